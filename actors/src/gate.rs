@@ -1,0 +1,167 @@
+//! The gate: one atomic word that decides, atomically with revocation, whether an effect may begin.
+//!
+//! Every process has one for its commits, every generation one for its admissions. The word holds a closed
+//! bit, the number of effects in flight and the number of effects ever begun:
+//!
+//! ```text
+//! 63                                17 16               1   0
+//! +----------------------------------+------------------+---+
+//! | begun (wraps harmlessly)         | in flight        | C |
+//! +----------------------------------+------------------+---+
+//! ```
+//!
+//! Invariants, each with the reason it holds:
+//!
+//! 1. *An effect begins before the closed bit is set, or not at all.* Entering and closing are
+//!    read-modify-writes of the same word, so they have one order; [`Gate::enter`] looks at the closed bit in
+//!    the value its own addition replaced.
+//! 2. *Whoever closed the gate can wait for every effect that began.* Such an effect is counted in flight from
+//!    the addition that let it in until its [`Pass`] is dropped.
+//! 3. *The last one out wakes the closer.* The subtraction that leaves a closed word without effects in flight
+//!    sees exactly that in its own result; the closer registers before it looks.
+//! 4. *Counting is free.* Entering adds to both counters at once, so `begun` needs no write of its own.
+//!
+//! Checking an epoch and then committing would not do: between the two the generation may close, and the
+//! commit would land after close had returned. `--cfg tenure_toy_gate` builds that mistake on purpose; the
+//! loom model and the two-thread storm must both fail on it.
+
+use crate::sync::{AtomicU64, Notify, Ordering};
+
+const CLOSED: u64 = 1;
+const ONE_IN_FLIGHT: u64 = 1 << 1;
+const IN_FLIGHT_MASK: u64 = 0xffff << 1;
+const ONE_BEGUN: u64 = 1 << 17;
+const BEGUN_SHIFT: u32 = 17;
+/// Half the field, so that even racing entries cannot carry into `begun` before they are turned away.
+const IN_FLIGHT_LIMIT: u64 = 0x7fff << 1;
+
+/// Admits effects until it is closed, and lets the closer wait for those inside.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    word: AtomicU64,
+    drained: Notify,
+}
+
+/// Why an effect may not begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turned {
+    /// The gate is closed, for good.
+    Closed,
+    /// More than 32,767 effects are in flight at once: passes are being leaked.
+    Full,
+}
+
+/// An effect in flight; dropping it ends the effect.
+#[derive(Debug)]
+#[must_use = "the effect is over as soon as the pass is dropped"]
+pub(crate) struct Pass<'a> {
+    gate: &'a Gate,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self { word: AtomicU64::new(0), drained: Notify::default() }
+    }
+
+    /// Lets one effect begin, unless the gate is closed.
+    #[cfg(not(tenure_toy_gate))]
+    pub(crate) fn enter(&self) -> Result<Pass<'_>, Turned> {
+        // Looking first keeps the refused from disturbing the closer, and from writing a shared line.
+        if self.is_closed() {
+            return Err(Turned::Closed);
+        }
+        let before = self.word.fetch_add(ONE_BEGUN + ONE_IN_FLIGHT, Ordering::Acquire);
+        if before & CLOSED != 0 {
+            self.take_back();
+            return Err(Turned::Closed);
+        }
+        if before & IN_FLIGHT_MASK >= IN_FLIGHT_LIMIT {
+            self.take_back();
+            return Err(Turned::Full);
+        }
+        Ok(Pass { gate: self })
+    }
+
+    /// The mistake this module exists to prevent: a plain load, then the effect.
+    #[cfg(tenure_toy_gate)]
+    pub(crate) fn enter(&self) -> Result<Pass<'_>, Turned> {
+        if self.is_closed() { Err(Turned::Closed) } else { Ok(Pass { gate: self }) }
+    }
+
+    /// Lets no further effect begin. Idempotent. Returns how many are still in flight.
+    pub(crate) fn close(&self) -> u64 {
+        in_flight(self.word.fetch_or(CLOSED, Ordering::AcqRel))
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.word.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// How many effects are in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        in_flight(self.word.load(Ordering::Acquire))
+    }
+
+    /// How many effects ever began, those in flight included. Exact once the gate is closed and drained.
+    pub(crate) fn begun(&self) -> u64 {
+        self.word.load(Ordering::Acquire) >> BEGUN_SHIFT
+    }
+
+    /// Completes once the gate is closed and no effect is in flight.
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
+    #[cfg(not(tenure_loom))]
+    pub(crate) async fn drained(&self) {
+        loop {
+            let woken = self.drained.notified();
+            if self.is_drained() {
+                return;
+            }
+            woken.await;
+        }
+    }
+
+    /// [`Gate::drained`] for a model thread.
+    #[cfg(tenure_loom)]
+    pub(crate) fn wait_drained(&self) {
+        loop {
+            let woken = self.drained.notified();
+            if self.is_drained() {
+                return;
+            }
+            woken.wait();
+        }
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        word & CLOSED != 0 && in_flight(word) == 0
+    }
+
+    #[cfg(not(tenure_toy_gate))]
+    fn take_back(&self) {
+        let before = self.word.fetch_sub(ONE_BEGUN + ONE_IN_FLIGHT, Ordering::Release);
+        self.wake_if_last(before);
+    }
+
+    #[cfg(not(tenure_toy_gate))]
+    fn wake_if_last(&self, before: u64) {
+        if before & CLOSED != 0 && in_flight(before) == 1 {
+            self.drained.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        #[cfg(not(tenure_toy_gate))]
+        {
+            let before = self.gate.word.fetch_sub(ONE_IN_FLIGHT, Ordering::Release);
+            self.gate.wake_if_last(before);
+        }
+    }
+}
+
+fn in_flight(word: u64) -> u64 {
+    (word & IN_FLIGHT_MASK) >> 1
+}

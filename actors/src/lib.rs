@@ -1,0 +1,4 @@
+//! The supervision kernel of tenure.
+
+mod gate;
+mod sync;

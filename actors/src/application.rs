@@ -1,0 +1,470 @@
+//! The application: owns the current generation, replaces it, and replaces it when it fails.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::{oneshot, watch};
+
+use crate::chaos::Chaos;
+use crate::error::CloseError;
+use crate::event::{ActorName, Cause, CloseReason, EventKind};
+use crate::generation::core::Core;
+use crate::generation::{self, CloseOrder, CloseReport, Generation};
+use crate::id::{Epoch, InvalidId, Role};
+use crate::inside;
+use crate::journal::{Journal, Subscription};
+use crate::rules::{ChildEnd, ChildPolicy, Decision, ExitClass, Restart, RestartLimit, RestartState, decide};
+use crate::settings::{ApplicationSpec, GenerationSpec};
+use crate::tasks;
+use crate::tree::Tree;
+
+/// What every generation of an application shares.
+pub(crate) struct Shared {
+    pub(crate) journal: Journal,
+    pub(crate) chaos: Chaos,
+    /// The epoch whose authority stands; 0 between generations.
+    current_epoch: AtomicU64,
+    /// The latest generation, open or not.
+    latest: watch::Sender<Option<Generation>>,
+    end: watch::Sender<Option<ApplicationEnd>>,
+    actor: OnceLock<ActorRef<ApplicationMessage>>,
+}
+
+impl Shared {
+    pub(crate) fn current_epoch(&self) -> Option<Epoch> {
+        Epoch::new(self.current_epoch.load(Ordering::Acquire))
+    }
+
+    /// This epoch is over, unless a later one is open already.
+    pub(crate) fn leave(&self, epoch: Epoch) {
+        let _ = self.current_epoch.compare_exchange(epoch.get(), 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// A generation began to close because it failed.
+    pub(crate) fn generation_failed(&self, epoch: Epoch, cause: Cause) {
+        if let Some(actor) = self.actor.get() {
+            let _ = actor.cast(ApplicationMessage::Failed(epoch, cause));
+        }
+    }
+}
+
+/// Why an application is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApplicationEnd {
+    /// It was closed.
+    Closed,
+    /// Its generations failed more often than it was told to bear.
+    GaveUp {
+        /// The limit that was exceeded, as text.
+        limit: Arc<str>,
+    },
+}
+
+/// Why an application was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A service's name is no identifier.
+    #[error("service name: {0}")]
+    InvalidService(#[from] InvalidId),
+    /// Two services have one name.
+    #[error("service \"{name}\" is given twice; give each a name of its own")]
+    DuplicateService {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// There are more services than the limits allow.
+    #[error("{services} services are given, expected at most {limit}")]
+    TooManyServices {
+        /// How many.
+        services: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The first generations failed more often than the application was told to bear.
+    #[error("no generation came up: {limit}")]
+    GaveUp {
+        /// The limit that was exceeded, as text.
+        limit: Arc<str>,
+    },
+    /// The runtime is shutting down.
+    #[error("the application could not be started: {0}")]
+    Runtime(String),
+}
+
+/// Why a generation was not replaced.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplaceError {
+    /// The application is over.
+    #[error("the application is closed; open another")]
+    ApplicationClosed,
+    /// The new generation cannot be opened as it is described; the current one goes on.
+    #[error(transparent)]
+    Refused(#[from] OpenError),
+    /// The successor is open, but the close of the generation before it cannot be waited for.
+    #[error(transparent)]
+    Close(#[from] CloseError),
+}
+
+/// A handle to an application. A cheap clone. The application lives until it is closed, whoever holds it.
+///
+/// ```
+/// # use tenure_actors::*;
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// let application = Application::open(ApplicationSpec::default()).await?;
+/// let registry = application.current().registry();
+/// registry.start("hello", ProcessSpec::function("greeter", |_| async { Ok(()) })).await?;
+/// let report = application.replace().await?;
+/// assert!(report.imbalance().is_none());
+/// application.close().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Application {
+    shared: Arc<Shared>,
+    first: Generation,
+}
+
+impl Application {
+    /// Opens an application and its first generation. Answers when the services of that generation have
+    /// started.
+    ///
+    /// # Errors
+    /// [`OpenError`], naming the service or the limit that is in the way.
+    ///
+    /// Cancel safety: dropping the future may leave an application that nobody holds; close it from inside.
+    pub async fn open(spec: impl Into<ApplicationSpec>) -> Result<Self, OpenError> {
+        let spec = spec.into();
+        let journal = Journal::open(spec.journal_capacity);
+        Self::open_with(spec, journal, Chaos::default()).await
+    }
+
+    pub(crate) async fn open_with(
+        spec: ApplicationSpec,
+        journal: Journal,
+        chaos: Chaos,
+    ) -> Result<Self, OpenError> {
+        check(&spec.generation)?;
+        let shared = Arc::new(Shared {
+            journal,
+            chaos,
+            current_epoch: AtomicU64::new(0),
+            latest: watch::Sender::new(None),
+            end: watch::Sender::new(None),
+            actor: OnceLock::new(),
+        });
+        let arguments = (Arc::clone(&shared), spec);
+        let spawned = Actor::spawn(None, ApplicationActor, arguments).await;
+        // Its task is never awaited: the end of an application is published by itself.
+        drop(spawned.map_err(|error| OpenError::Runtime(error.to_string()))?);
+        let first = shared.latest.borrow().clone();
+        let first = first.ok_or_else(|| OpenError::Runtime("no generation".to_owned()))?;
+        let application = Self { shared, first };
+        application.ready().await?;
+        Ok(application)
+    }
+
+    async fn ready(&self) -> Result<(), OpenError> {
+        let mut latest = self.shared.latest.subscribe();
+        let mut end = self.shared.end.subscribe();
+        loop {
+            latest.mark_unchanged();
+            let current = self.current();
+            let mut ready = current.core().ready.subscribe();
+            tokio::select! {
+                biased;
+                ended = end.wait_for(Option::is_some) => return match ended.as_deref() {
+                    Ok(Some(ApplicationEnd::GaveUp { limit })) => Err(OpenError::GaveUp { limit: Arc::clone(limit) }),
+                    _ => Ok(()),
+                },
+                _ = latest.changed() => {}
+                _ = ready.wait_for(|ready| *ready) => return Ok(()),
+            }
+        }
+    }
+
+    /// The latest generation. It may be closed already: between a failure and its replacement, after
+    /// [`Generation::close`], and after the application was closed.
+    #[must_use]
+    pub fn current(&self) -> Generation {
+        self.shared.latest.borrow().clone().unwrap_or_else(|| self.first.clone())
+    }
+
+    /// Seals the current generation, opens the next at once and closes the old one beside it. Answers the
+    /// report of the old one. What the old one still does has no effect from the moment of the seal.
+    ///
+    /// # Errors
+    /// [`ReplaceError`]. From inside a process of the old generation [`CloseError::Inside`]: the replacement
+    /// is made, its end is not waited for.
+    ///
+    /// Cancel safety: the replacement goes on when the future is dropped after its first poll.
+    pub async fn replace(&self) -> Result<Arc<CloseReport>, ReplaceError> {
+        self.replace_from(None).await
+    }
+
+    /// [`Application::replace`] with another description of the next generations.
+    ///
+    /// # Errors
+    /// As [`Application::replace`]; a description that cannot be opened is refused and changes nothing.
+    pub async fn replace_with(&self, spec: GenerationSpec) -> Result<Arc<CloseReport>, ReplaceError> {
+        check(&spec)?;
+        self.replace_from(Some(spec)).await
+    }
+
+    async fn replace_from(&self, spec: Option<GenerationSpec>) -> Result<Arc<CloseReport>, ReplaceError> {
+        let replaced = self
+            .call(|reply| ApplicationMessage::Replace(spec.map(Box::new), reply))
+            .await
+            .ok_or(ReplaceError::ApplicationClosed)?;
+        Ok(replaced.closed().await?)
+    }
+
+    /// Closes the application: its current generation, and those that were being closed. Answers the report
+    /// of the last generation; again and to every caller.
+    ///
+    /// # Errors
+    /// [`CloseError::Inside`] when one of its own processes asks: the close goes on without it waiting.
+    pub async fn close(&self) -> Result<Arc<CloseReport>, CloseError> {
+        let current = self.current();
+        if self.call(ApplicationMessage::Close).await.is_none() || !inside::is_inside(current.core()) {
+            self.ended().await;
+        }
+        self.current().closed().await
+    }
+
+    async fn call<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> ApplicationMessage) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.actor.get()?.cast(message(reply)).ok()?;
+        answer.await.ok()
+    }
+
+    /// Completes when the application is over: closed, or given up.
+    pub async fn ended(&self) -> ApplicationEnd {
+        let mut end = self.shared.end.subscribe();
+        match end.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(end)) => end.clone(),
+            _ => ApplicationEnd::Closed,
+        }
+    }
+
+    /// The journal of all its generations.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.shared.journal
+    }
+
+    /// Follows the journal from here on.
+    #[must_use]
+    pub fn events(&self) -> Subscription {
+        self.shared.journal.subscribe()
+    }
+
+    /// The live supervision tree of the latest generation.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        self.current().tree()
+    }
+}
+
+impl fmt::Debug for Application {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Application").field("current", &self.current()).finish()
+    }
+}
+
+/// What can be told about a description without opening it.
+fn check(spec: &GenerationSpec) -> Result<(), OpenError> {
+    let services = spec.services.len();
+    if let Some(limit) = spec.limits.max_services.filter(|limit| services > *limit) {
+        return Err(OpenError::TooManyServices { services, limit });
+    }
+    let mut names = std::collections::HashSet::new();
+    for service in &spec.services {
+        Role::new(Arc::clone(&service.name))?;
+        if !names.insert(&service.name) {
+            return Err(OpenError::DuplicateService { name: Arc::clone(&service.name) });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) enum ApplicationMessage {
+    /// Answers the generation that was replaced, once its successor is open.
+    Replace(Option<Box<GenerationSpec>>, oneshot::Sender<Generation>),
+    /// Answers when the close has begun.
+    Close(oneshot::Sender<()>),
+    Failed(Epoch, Cause),
+    /// The back-off after the failure of this epoch is over.
+    Reopen(Epoch, Cause),
+    Over,
+}
+
+struct ApplicationActor;
+
+struct State {
+    shared: Arc<Shared>,
+    spec: ApplicationSpec,
+    current: Generation,
+    limit: RestartLimit,
+    restarts: RestartState,
+    /// Generations whose close is not over.
+    closing: Vec<Generation>,
+    is_closing: bool,
+}
+
+impl Actor for ApplicationActor {
+    type Msg = ApplicationMessage;
+    type State = State;
+    type Arguments = (Arc<Shared>, ApplicationSpec);
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<ApplicationMessage>,
+        (shared, spec): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        let _ = shared.actor.set(myself.clone());
+        let core = open(&shared, &spec, spec.first_epoch, &myself, None).await?;
+        let policy = ChildPolicy { restart: Restart::Permanent, backoff: spec.backoff, ..ChildPolicy::default() };
+        let (limit, restarts) = (RestartLimit::new(spec.intensity), RestartState::new(&policy));
+        let current = Generation::new(core);
+        Ok(State { shared, spec, current, limit, restarts, closing: Vec::new(), is_closing: false })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<ApplicationMessage>,
+        message: ApplicationMessage,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        state.shared.chaos.pause().await;
+        match message {
+            ApplicationMessage::Replace(spec, reply) => state.replace(&myself, spec, reply).await?,
+            ApplicationMessage::Close(reply) => state.close(&myself, reply),
+            ApplicationMessage::Failed(epoch, cause) => state.failed(&myself, epoch, cause),
+            ApplicationMessage::Reopen(epoch, cause) if epoch == state.current.epoch() && !state.is_closing => {
+                state.open_next(&myself, cause).await?;
+            }
+            ApplicationMessage::Reopen(..) => {}
+            ApplicationMessage::Over => myself.stop(None),
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<ApplicationMessage>,
+        _: SupervisionEvent,
+        _: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        // Generations report their failures themselves, before they end.
+        Ok(())
+    }
+}
+
+async fn open(
+    shared: &Arc<Shared>,
+    spec: &ApplicationSpec,
+    epoch: Epoch,
+    myself: &ActorRef<ApplicationMessage>,
+    cause: Cause,
+) -> Result<Arc<Core>, ActorProcessingErr> {
+    let core = generation::open(shared, epoch, spec.generation.clone(), myself.get_cell(), cause).await?;
+    shared.current_epoch.store(epoch.get(), Ordering::Release);
+    shared.latest.send_replace(Some(Generation::new(Arc::clone(&core))));
+    Ok(core)
+}
+
+impl State {
+    async fn open_next(
+        &mut self,
+        myself: &ActorRef<ApplicationMessage>,
+        cause: Cause,
+    ) -> Result<(), ActorProcessingErr> {
+        let epoch = self.current.epoch().next();
+        let core = open(&self.shared, &self.spec, epoch, myself, cause).await?;
+        self.restarts.started(self.shared.journal.now_ms());
+        let before = std::mem::replace(&mut self.current, Generation::new(core));
+        self.closing.retain(|closing| closing.report().is_none());
+        self.closing.push(before);
+        Ok(())
+    }
+
+    async fn replace(
+        &mut self,
+        myself: &ActorRef<ApplicationMessage>,
+        spec: Option<Box<GenerationSpec>>,
+        reply: oneshot::Sender<Generation>,
+    ) -> Result<(), ActorProcessingErr> {
+        if self.is_closing {
+            return Ok(());
+        }
+        if let Some(spec) = spec {
+            self.spec.generation = *spec;
+        }
+        let replaced = self.current.clone();
+        replaced.core().begin_close(CloseOrder { reason: CloseReason::Superseded, cause: None });
+        self.open_next(myself, replaced.core().events.sealed()).await?;
+        let _ = reply.send(replaced);
+        Ok(())
+    }
+
+    fn failed(&mut self, myself: &ActorRef<ApplicationMessage>, epoch: Epoch, cause: Cause) {
+        if epoch != self.current.epoch() || self.is_closing {
+            return;
+        }
+        let at_ms = self.shared.journal.now_ms();
+        let end = ChildEnd { class: ExitClass::Abnormal, at_ms, seed: self.spec.generation.seed };
+        match decide(end, &mut self.restarts, &mut self.limit) {
+            Decision::Restart { delay_ms, attempt } => {
+                let retried = self.shared.journal.announce(cause, || {
+                    let child = ActorName::Generation(epoch.next());
+                    (ActorName::Application, EventKind::Retried { child, attempt: attempt + 1, delay_ms })
+                });
+                let myself = myself.clone();
+                tasks::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+                    let _ = myself.cast(ApplicationMessage::Reopen(epoch, retried));
+                });
+            }
+            Decision::GiveUp { restarts, period_ms, .. } => {
+                let limit: Arc<str> = format!("limit of {restarts} restarts in {period_ms}ms exceeded").into();
+                self.shared.journal.announce(cause, || {
+                    let (what, why) = ("the application".into(), Arc::clone(&limit));
+                    (ActorName::Application, EventKind::GaveUp { what, why })
+                });
+                self.finish(myself, ApplicationEnd::GaveUp { limit });
+            }
+            // A permanent child is restarted or given up.
+            Decision::Keep | Decision::Forget => {}
+        }
+    }
+
+    fn close(&mut self, myself: &ActorRef<ApplicationMessage>, reply: oneshot::Sender<()>) {
+        let order = CloseOrder { reason: CloseReason::ApplicationClosed, cause: None };
+        self.current.core().begin_close(order);
+        let _ = reply.send(());
+        if !self.is_closing {
+            self.finish(myself, ApplicationEnd::Closed);
+        }
+    }
+
+    /// Publishes the end once every generation is closed, and ends this actor.
+    fn finish(&mut self, myself: &ActorRef<ApplicationMessage>, end: ApplicationEnd) {
+        self.is_closing = true;
+        let mut closing = std::mem::take(&mut self.closing);
+        closing.push(self.current.clone());
+        let (shared, myself) = (Arc::clone(&self.shared), myself.clone());
+        tasks::spawn(async move {
+            for generation in closing {
+                // A close that was cut off by the runtime has revoked its authority all the same.
+                let _ = generation.core().closing.outcome().await;
+            }
+            shared.end.send_replace(Some(end));
+            let _ = myself.cast(ApplicationMessage::Over);
+        });
+    }
+}

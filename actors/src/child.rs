@@ -1,0 +1,546 @@
+//! A child of a generation: what the kernel knows about one process or one incarnation of a service.
+//!
+//! The child's own words are the truth and the registry's index is only a way to find it: a name is free, a
+//! process is gone, an effect is refused as soon as the child says so. Invariants:
+//!
+//! 1. *Each id is given up once.* Giving it up is one compare-and-set of the phase of this very child, so a
+//!    stale removal, a late end or a repeated release cannot touch a successor: it holds another child.
+//! 2. *The end is announced once,* by whoever sets `exit` first, after the id was given up: whoever sees the
+//!    end finds the name free.
+//! 3. *No effect begins after the end was announced.* The gate is closed first.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use parking_lot::Mutex;
+use ractor::ActorCell;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::event::{ActorName, Cause, ChildName, EventKind, StopReason};
+use crate::exit::{ExitReason, KillReason, PanicText};
+use crate::gate::Gate;
+use crate::generation::core::Core;
+use crate::id::{FencingToken, ProcessId};
+use crate::operations::OperationLease;
+use crate::process::{ProcessKind, ProcessState, Progress};
+use crate::rules::Patience;
+
+/// One process, or one incarnation of a service.
+pub(crate) struct Child {
+    pub(crate) core: Arc<Core>,
+    pub(crate) name: ChildName,
+    /// The process id; a service's is its name.
+    pub(crate) id: ProcessId,
+    pub(crate) place: Place,
+    pub(crate) kind: ProcessKind,
+    pub(crate) patience: Patience,
+    pub(crate) gate: Gate,
+    phase: AtomicU8,
+    orders: AtomicU8,
+    /// Woken at every change that somebody may wait for: settled, told to stop, cut off, ended.
+    changed: Notify,
+    exit: OnceLock<ExitReason>,
+    /// The concrete object: an `Arc<T>` of an object, the `ActorRef<M>` of an actor.
+    object: OnceLock<Arc<dyn Any + Send + Sync>>,
+    tasks: Mutex<Tasks>,
+    extras: OnceLock<Box<Extras>>,
+}
+
+/// Whether a child is found under its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A managed process, entered in the registry.
+    Registry,
+    /// A service, restarted by its spec.
+    Services,
+}
+
+/// The ractor side of a child.
+#[derive(Default)]
+struct Tasks {
+    /// Kill goes here.
+    wrapper: Option<ActorCell>,
+    /// Stop goes here: the wrapper, or the plugin's own actor behind it.
+    stop_at: Option<ActorCell>,
+    /// Done means gone.
+    handles: Vec<JoinHandle<()>>,
+}
+
+/// What few children need.
+#[derive(Default)]
+struct Extras {
+    token: CancellationToken,
+    progress: Mutex<Option<Progress>>,
+    leases: Mutex<Vec<OperationLease>>,
+    fence: OnceLock<FencingToken>,
+    late_panic: OnceLock<PanicText>,
+    trail: Mutex<Trail>,
+}
+
+/// The events that later ones name as their causes.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Trail {
+    pub(crate) started: Cause,
+    pub(crate) stopped: Cause,
+    pub(crate) last: Cause,
+}
+
+mod phase {
+    pub(super) const STARTING: u8 = 0;
+    /// Starting, and to be removed as soon as it has started.
+    pub(super) const REMOVAL_REQUESTED: u8 = 1;
+    pub(super) const RUNNING: u8 = 2;
+    /// The id is free; what was started may still run.
+    pub(super) const UNBOUND: u8 = 3;
+}
+
+mod order {
+    pub(super) const STOP: u8 = 1;
+    pub(super) const KILL_PATIENCE: u8 = 2;
+    pub(super) const KILL_DEADLINE: u8 = 4;
+    /// Asynchronous effects in flight end at their next await.
+    pub(super) const CUT: u8 = 8;
+    /// Somebody ends this child, or has.
+    pub(super) const END: u8 = 16;
+}
+
+impl Child {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        name: ChildName,
+        id: ProcessId,
+        place: Place,
+        kind: ProcessKind,
+        patience: Patience,
+    ) -> Self {
+        Self {
+            core,
+            name,
+            id,
+            place,
+            kind,
+            patience,
+            gate: Gate::new(),
+            phase: AtomicU8::new(phase::STARTING),
+            orders: AtomicU8::new(0),
+            changed: Notify::new(),
+            exit: OnceLock::new(),
+            object: OnceLock::new(),
+            tasks: Mutex::default(),
+            extras: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn actor_name(&self) -> ActorName {
+        ActorName::Child(self.name.clone())
+    }
+
+    fn extras(&self) -> &Extras {
+        self.extras.get_or_init(Box::default)
+    }
+
+    // --- finding it -------------------------------------------------------------------------------------
+
+    /// What it does under its id; none once the id is free.
+    pub(crate) fn state(&self) -> Option<ProcessState> {
+        match self.phase.load(Ordering::Acquire) {
+            phase::STARTING | phase::REMOVAL_REQUESTED => Some(ProcessState::Starting),
+            phase::RUNNING => Some(ProcessState::Running),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_bound(&self) -> bool {
+        self.phase.load(Ordering::Acquire) != phase::UNBOUND
+    }
+
+    pub(crate) fn object(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.object.get()
+    }
+
+    pub(crate) fn set_object(&self, object: Arc<dyn Any + Send + Sync>) {
+        let _ = self.object.set(object);
+    }
+
+    // --- its life ---------------------------------------------------------------------------------------
+
+    /// The actor of this child, once it runs.
+    pub(crate) fn set_wrapper(&self, wrapper: ActorCell, handle: JoinHandle<()>) {
+        {
+            let mut tasks = self.tasks.lock();
+            if tasks.stop_at.is_none() {
+                tasks.stop_at = Some(wrapper.clone());
+            }
+            tasks.wrapper = Some(wrapper);
+            tasks.handles.push(handle);
+        }
+        self.repeat_orders();
+    }
+
+    /// The plugin's own actor, which is stopped in the wrapper's stead.
+    pub(crate) fn set_inner_actor(&self, inner: ActorCell) {
+        self.tasks.lock().stop_at = Some(inner);
+        self.repeat_orders();
+    }
+
+    /// A task that belongs to this child: it is not gone before the task is.
+    pub(crate) fn add_task(&self, handle: JoinHandle<()>) {
+        self.tasks.lock().handles.push(handle);
+    }
+
+    /// Orders given before there was an actor to take them. Orders are set before the actor is looked up,
+    /// the actor before the orders are: one of the two sees the other.
+    fn repeat_orders(&self) {
+        if self.kill_reason().is_some() {
+            self.send_kill();
+        } else if self.is_told_to_stop() {
+            self.send_stop();
+        }
+    }
+
+    /// The start succeeded. Binds the id, unless its removal was requested meanwhile.
+    pub(crate) fn settle_started(self: &Arc<Self>, started: Cause) {
+        self.note(|trail| trail.started = started, started);
+        self.core.counters.started();
+        if self.place == Place::Registry {
+            let bound = self.core.journal.emit(started, || {
+                let (process, child) = (self.id.clone(), self.name.clone());
+                (ActorName::Registry(self.name.epoch), EventKind::Bound { process, child })
+            });
+            self.note(|_| {}, bound);
+        }
+        let bound = self.phase.compare_exchange(
+            phase::STARTING,
+            phase::RUNNING,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if bound.is_err() && self.give_up_id().is_some() {
+            self.revoke();
+        }
+        self.core.population(self.place).settle();
+        self.changed.notify_waiters();
+    }
+
+    /// Requests the removal of this child: its id is given up now, or as soon as it has started.
+    ///
+    /// Answers whether this call is the one that did it. The authority of the child ends with it.
+    pub(crate) fn remove(self: &Arc<Self>) -> bool {
+        let requested = self.phase.compare_exchange(
+            phase::STARTING,
+            phase::REMOVAL_REQUESTED,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if requested.is_ok() {
+            return true;
+        }
+        let removed = self
+            .phase
+            .compare_exchange(phase::RUNNING, phase::UNBOUND, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if removed {
+            self.unbound(self.trail().last);
+            self.revoke();
+            self.changed.notify_waiters();
+            if self.kind == ProcessKind::Object {
+                // Nothing of an object runs in its actor; there is no end of its own to wait for.
+                self.send_stop();
+            }
+        }
+        removed
+    }
+
+    /// Gives up the id, whatever the phase. Answers the phase it was in, once.
+    fn give_up_id(&self) -> Option<u8> {
+        match self.phase.swap(phase::UNBOUND, Ordering::AcqRel) {
+            phase::UNBOUND => None,
+            before => {
+                self.unbound_from(before);
+                Some(before)
+            }
+        }
+    }
+
+    fn unbound_from(&self, before: u8) {
+        if self.place == Place::Services {
+            return;
+        }
+        // An id whose process never started was reserved, not bound.
+        if before == phase::RUNNING || self.trail().started.is_some() {
+            self.unbound(self.trail().last);
+        } else {
+            self.core.names.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn unbound(&self, cause: Cause) {
+        self.core.names.fetch_sub(1, Ordering::AcqRel);
+        let unbound = self.core.journal.emit(cause, || {
+            let (process, child) = (self.id.clone(), self.name.clone());
+            (ActorName::Registry(self.name.epoch), EventKind::Unbound { process, child })
+        });
+        self.note(|_| {}, unbound);
+    }
+
+    /// Ends the authority of this child: no effect of it begins from here on.
+    pub(crate) fn revoke(&self) {
+        self.gate.close();
+    }
+
+    /// Ends it in order: authority first, then effects in flight are waited for within the clean-up bound.
+    pub(crate) async fn finish(self: &Arc<Self>, exit: ExitReason) {
+        self.revoke();
+        if !self.gate.is_drained() {
+            let bound = self.core.limits.cleanup_bound;
+            if tokio::time::timeout(bound, self.gate.drained()).await.is_err() {
+                self.order(order::CUT);
+            }
+        }
+        self.end(exit);
+    }
+
+    /// Ends it now. Only the first call counts.
+    pub(crate) fn end(self: &Arc<Self>, exit: ExitReason) {
+        self.revoke();
+        let exit = match self.late_panic() {
+            Some(panic) if !exit.is_abnormal() => ExitReason::Panicked(panic.0),
+            _ => exit,
+        };
+        // The only writer of this slot is the one that gets to end the child; readers look at `exit`.
+        if self.orders.fetch_or(order::END, Ordering::AcqRel) & order::END != 0 {
+            return;
+        }
+        self.order(order::CUT);
+        let never_started = matches!(self.phase.load(Ordering::Acquire), phase::STARTING | phase::REMOVAL_REQUESTED);
+        self.announce_end(&exit);
+        self.core.counters.ended(self, &exit, never_started);
+        self.give_up_id();
+        self.release_leases();
+        let _ = self.exit.set(exit);
+        self.changed.notify_waiters();
+        self.core.ended(self, never_started);
+    }
+
+    fn announce_end(&self, exit: &ExitReason) {
+        let trail = self.trail();
+        let ended = self
+            .core
+            .journal
+            .emit(trail.stopped.or(trail.started), || (self.actor_name(), EventKind::ended(exit)));
+        self.note(|_| {}, ended);
+    }
+
+    fn release_leases(&self) {
+        let Some(extras) = self.extras.get() else {
+            return;
+        };
+        // Outside the lock: releasing runs the operations' code.
+        let leases = std::mem::take(&mut *extras.leases.lock());
+        for lease in leases {
+            lease.release();
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Option<&ExitReason> {
+        self.exit.get()
+    }
+
+    /// Completes at the end, with how it ended; at once when it has ended already.
+    pub(crate) async fn ended(&self) -> ExitReason {
+        self.wait_for(|child| child.exit.get().cloned()).await
+    }
+
+    /// Completes when it has left the starting phase.
+    pub(crate) async fn settled(&self) {
+        self.wait_for(|child| {
+            let phase = child.phase.load(Ordering::Acquire);
+            (phase > phase::REMOVAL_REQUESTED || child.exit.get().is_some()).then_some(())
+        })
+        .await;
+    }
+
+    /// Completes when its actors are gone too. For one waiter: the handles are taken.
+    pub(crate) async fn gone(&self) {
+        self.ended().await;
+        loop {
+            let Some(handle) = self.tasks.lock().handles.pop() else {
+                return;
+            };
+            // An actor's task answers an error only when the runtime aborted it: gone as well.
+            let _ = handle.await;
+        }
+    }
+
+    async fn wait_for<T>(&self, look: impl Fn(&Self) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(seen) = look(self) {
+                return seen;
+            }
+            changed.await;
+        }
+    }
+
+    // --- orders -----------------------------------------------------------------------------------------
+
+    fn order(&self, order: u8) -> bool {
+        let before = self.orders.fetch_or(order, Ordering::AcqRel);
+        self.changed.notify_waiters();
+        before & order == 0
+    }
+
+    fn has_order(&self, order: u8) -> bool {
+        self.orders.load(Ordering::Acquire) & order != 0
+    }
+
+    pub(crate) fn is_told_to_stop(&self) -> bool {
+        self.has_order(order::STOP)
+    }
+
+    /// Tells it to stop: its token is cancelled and its actor gets a stop message. Idempotent.
+    pub(crate) fn stop(&self, reason: StopReason, cause: Cause) -> Cause {
+        if self.exit.get().is_some() || !self.order(order::STOP) {
+            return self.trail().stopped;
+        }
+        let stopped = self.core.journal.emit(cause, || {
+            let child = self.actor_name();
+            (ActorName::Generation(self.name.epoch), EventKind::StopSent { child, reason })
+        });
+        self.note(|trail| trail.stopped = stopped, stopped);
+        if let Some(extras) = self.extras.get() {
+            extras.token.cancel();
+        }
+        self.send_stop();
+        stopped
+    }
+
+    /// Sends the stop message alone, to an actor that waits for one.
+    pub(crate) fn send_stop(&self) {
+        let target = self.tasks.lock().stop_at.clone();
+        if let Some(target) = target {
+            target.stop(None);
+        }
+    }
+
+    /// Cuts it off at its next await.
+    pub(crate) fn kill(&self, reason: KillReason) {
+        if self.exit.get().is_some() {
+            return;
+        }
+        let order = match reason {
+            KillReason::PatienceSpent => order::KILL_PATIENCE,
+            KillReason::DeadlineReached => order::KILL_DEADLINE,
+            KillReason::Stranger => 0,
+        };
+        self.order(order | order::CUT | order::STOP);
+        let killed = self.core.journal.announce(self.trail().stopped, || {
+            let child = self.actor_name();
+            (ActorName::Generation(self.name.epoch), EventKind::Killed { child, reason })
+        });
+        self.note(|trail| trail.stopped = killed.or(trail.stopped), killed);
+        self.send_kill();
+    }
+
+    fn send_kill(&self) {
+        let targets = {
+            let tasks = self.tasks.lock();
+            [tasks.stop_at.clone(), tasks.wrapper.clone()]
+        };
+        for target in targets.into_iter().flatten() {
+            target.kill();
+        }
+    }
+
+    /// Why it was killed, if we had it killed.
+    pub(crate) fn kill_reason(&self) -> Option<KillReason> {
+        let orders = self.orders.load(Ordering::Acquire);
+        if orders & order::KILL_PATIENCE != 0 {
+            Some(KillReason::PatienceSpent)
+        } else if orders & order::KILL_DEADLINE != 0 {
+            Some(KillReason::DeadlineReached)
+        } else {
+            None
+        }
+    }
+
+    /// Completes when it is told to stop, has lost its id or has ended.
+    pub(crate) async fn told_to_stop(&self) {
+        self.wait_for(|child| (child.is_told_to_stop() || child.exit.get().is_some()).then_some(())).await;
+    }
+
+    /// Completes when effects in flight must end.
+    pub(crate) async fn cut_off(&self) {
+        self.wait_for(|child| child.has_order(order::CUT).then_some(())).await;
+    }
+
+    pub(crate) fn token(&self) -> CancellationToken {
+        let token = self.extras().token.clone();
+        // Made and stopped at the same moment: whoever comes second sees the other.
+        if self.is_told_to_stop() || self.exit.get().is_some() {
+            token.cancel();
+        }
+        token
+    }
+
+    // --- what few need ----------------------------------------------------------------------------------
+
+    pub(crate) fn trail(&self) -> Trail {
+        self.extras.get().map_or_else(Trail::default, |extras| *extras.trail.lock())
+    }
+
+    /// Remembers `cause` as the last event of this child, if events are made at all.
+    fn note(&self, update: impl FnOnce(&mut Trail), cause: Cause) {
+        if cause.is_some() {
+            let mut trail = self.extras().trail.lock();
+            trail.last = cause;
+            update(&mut trail);
+        }
+    }
+
+    pub(crate) fn note_admitted(&self, cause: Cause) {
+        self.note(|_| {}, cause);
+    }
+
+    pub(crate) fn set_progress(&self, progress: Progress) {
+        let cause = self.trail().started;
+        self.core.journal.emit(cause, || {
+            let (text, percent) = (progress.text.clone(), progress.percent);
+            (self.actor_name(), EventKind::Progressed { text, percent })
+        });
+        *self.extras().progress.lock() = Some(progress);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        self.extras.get().and_then(|extras| extras.progress.lock().clone())
+    }
+
+    /// Keeps a lease until the child has ended and its id is free (contract, C3); at once if it has ended.
+    pub(crate) fn hold(&self, lease: OperationLease) {
+        self.extras().leases.lock().push(lease);
+        if self.exit.get().is_some() {
+            self.release_leases();
+        }
+    }
+
+    pub(crate) fn set_fence(&self, fence: FencingToken) {
+        let _ = self.extras().fence.set(fence);
+    }
+
+    pub(crate) fn fence(&self) -> Option<FencingToken> {
+        self.extras.get().and_then(|extras| extras.fence.get().copied())
+    }
+
+    pub(crate) fn note_late_panic(&self, panic: PanicText) {
+        let _ = self.extras().late_panic.set(panic);
+    }
+
+    fn late_panic(&self) -> Option<PanicText> {
+        self.extras.get().and_then(|extras| extras.late_panic.get().cloned())
+    }
+}

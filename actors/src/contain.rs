@@ -1,0 +1,64 @@
+//! Containment of user code: a panic in a poll, a call or a drop becomes data.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::exit::PanicText;
+
+/// Runs user code that is not a future.
+pub(crate) fn call<R>(code: impl FnOnce() -> R) -> Result<R, PanicText> {
+    // The values that unwind safety worries about are dropped with the child they belong to.
+    catch_unwind(AssertUnwindSafe(code)).map_err(|payload| {
+        let text = PanicText::of(&*payload);
+        // A payload may panic in its own drop; it is a stranger's value.
+        let _ = catch_unwind(AssertUnwindSafe(move || drop(payload)));
+        text
+    })
+}
+
+/// A user future whose panics, also those of its drop, are contained.
+///
+/// A panic in a drop that nobody polls for any more goes to `late`.
+pub(crate) struct Contained<F, L: FnMut(PanicText)> {
+    future: Option<Pin<Box<F>>>,
+    late: L,
+}
+
+impl<F: Future, L: FnMut(PanicText)> Contained<F, L> {
+    pub(crate) fn new(future: F, late: L) -> Self {
+        Self { future: Some(Box::pin(future)), late }
+    }
+}
+
+impl<F: Future, L: FnMut(PanicText) + Unpin> Future for Contained<F, L> {
+    type Output = Result<F::Output, PanicText>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(future) = &mut self.future else {
+            return Poll::Pending;
+        };
+        let polled = match call(|| future.as_mut().poll(context)) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(output)) => Ok(output),
+            Err(panic) => Err(panic),
+        };
+        let future = self.future.take();
+        // The first cause is what counts: a panic in the drop is told only if the poll had none.
+        Poll::Ready(match (polled, call(|| drop(future))) {
+            (Ok(output), Ok(())) => Ok(output),
+            (Err(panic), _) | (Ok(_), Err(panic)) => Err(panic),
+        })
+    }
+}
+
+impl<F, L: FnMut(PanicText)> Drop for Contained<F, L> {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take()
+            && let Err(panic) = call(|| drop(future))
+        {
+            (self.late)(panic);
+        }
+    }
+}

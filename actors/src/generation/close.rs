@@ -1,0 +1,244 @@
+//! The close of a generation, as a protocol of its own (design.md, section 2), because ractor kills the
+//! children of a stopping parent and answers before they are gone.
+//!
+//! 1. *Seal*, in the call that begins the close: from that instant no commit begins and nothing is admitted.
+//! 2. Starts in progress settle, within their own bounds.
+//! 3. Processes are told to stop in reverse start order, and end in parallel, each with its patience.
+//! 4. What is left at its patience, or at the deadline, is killed; what is not gone even then is reported.
+//! 5. The services end one by one in reverse start order, then shared resources, operations, the registry.
+//! 6. A report that balances is published. Every caller, early or late, gets the same one.
+//!
+//! The protocol runs in a task beside the actors it closes, on state that outlives them: it ends in the same
+//! way when the registry, the operations or the supervisor itself has failed.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::child::{Child, Place};
+use crate::event::{ActorName, Cause, CloseReason, EventId, EventKind, StopReason};
+use crate::exit::{ExitReason, KillReason};
+use crate::generation::core::{Core, KernelActor, patience_ends};
+use crate::generation::report::CloseReport;
+use crate::rules::Patience;
+use crate::tasks;
+
+/// How many children are told to stop before the closer lets others run.
+const BATCH: usize = 256;
+
+/// Who wants the generation closed, and why.
+#[derive(Debug, Clone)]
+pub(crate) struct CloseOrder {
+    pub(crate) reason: CloseReason,
+    pub(crate) cause: Cause,
+}
+
+/// Ends authority now and begins the rest beside the caller. Only the first order counts.
+pub(crate) fn begin(core: &Arc<Core>, order: CloseOrder) {
+    if !core.closing.begin() {
+        return;
+    }
+    let begun = Instant::now();
+    let asked = core.journal.announce(order.cause.or(core.events.opened()), || {
+        let (epoch, reason) = (core.epoch, order.reason.clone());
+        let who = match &reason {
+            CloseReason::Failed(_) => ActorName::Generation(epoch),
+            _ => ActorName::Application,
+        };
+        (who, EventKind::CloseBegan { epoch, reason })
+    });
+    let sealed = core.seal(asked);
+    if matches!(order.reason, CloseReason::Failed(_)) {
+        core.application.generation_failed(core.epoch, sealed);
+    }
+    let core = Arc::clone(core);
+    tasks::spawn(async move {
+        let guard = core.closing.guard();
+        let report = run(&core, order.reason, begun, sealed).await;
+        guard.publish(report);
+    });
+}
+
+async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Cause) -> CloseReport {
+    let deadline = begun + core.limits.close_deadline;
+    let stop = Stop { reason: reason.stop_reason(), cause: sealed, deadline };
+    core.chaos.pause().await;
+    core.processes_ended.get_or_init(|| end_processes(core, stop)).await;
+    end_services(core, stop).await;
+    let resources_failed = core.store.close(core, stop).await;
+    let in_flight = await_effects(core, deadline).await;
+    let operations_gone = end_kernel_actor(core, KernelActor::Operations, last_events(&core.all_children(), sealed)).await;
+    let registry_gone =
+        end_kernel_actor(core, KernelActor::Registry, operations_gone.into_iter().collect()).await;
+    core.clear();
+    let took = begun.elapsed();
+    core.journal.announce(registry_gone.or(sealed), || {
+        let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        (ActorName::Generation(core.epoch), EventKind::Closed { reason: reason.clone(), took_ms })
+    });
+    core.stop_kernel_actor(KernelActor::Generation).await;
+    core.counters.report((core.epoch, reason, took), &in_flight, resources_failed)
+}
+
+/// How children are told to stop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stop {
+    pub(crate) reason: StopReason,
+    pub(crate) cause: Cause,
+    pub(crate) deadline: Instant,
+}
+
+/// Steps 2 to 4: after it no process of the registry runs, and none can be started.
+pub(crate) async fn end_processes(core: &Arc<Core>, stop: Stop) {
+    let processes = core.population(Place::Registry);
+    processes.admissions.close();
+    processes.admissions.drained().await;
+    let children = core.children(Place::Registry);
+    // Also those that were being admitted while the generation was sealed.
+    children.iter().for_each(|child| child.revoke());
+    // A start that does not settle by the deadline is killed below, like anything else.
+    let _ = timeout_at(stop.deadline, processes.settled()).await;
+    end_children(core, &children, stop, || processes.extinct()).await;
+}
+
+/// Step 5: one by one, so that a service outlives those that were started after it.
+async fn end_services(core: &Arc<Core>, stop: Stop) {
+    core.population(Place::Services).admissions.drained().await;
+    let services = core.children(Place::Services);
+    let _ = timeout_at(stop.deadline, core.population(Place::Services).settled()).await;
+    let mut cause = last_events(&core.children(Place::Registry), stop.cause).last().copied();
+    for service in services.iter().rev() {
+        service.revoke();
+        let alone = std::slice::from_ref(service);
+        end_children(core, alone, Stop { cause, ..stop }, || async { drop(service.ended().await) }).await;
+        cause = service.trail().last.or(cause);
+    }
+}
+
+/// Tells children to stop, in reverse order, and sees to it that they end. `all_ended` says when.
+pub(crate) async fn end_children<F: Future<Output = ()>>(
+    core: &Arc<Core>,
+    children: &[Arc<Child>],
+    stop: Stop,
+    all_ended: impl Fn() -> F,
+) {
+    let told = Instant::now();
+    tell(core, children, stop).await;
+    for wave in waves(children, told, stop.deadline) {
+        if timeout_at(wave.at, all_ended()).await.is_ok() {
+            break;
+        }
+        wave.children.iter().rev().for_each(|child| child.kill(wave.reason));
+    }
+    let bound = core.limits.cleanup_bound;
+    if timeout(bound, all_ended()).await.is_err() {
+        abandon(core, children);
+    }
+    // What is abandoned cannot be waited for; everything else has ended and is about to be gone.
+    let rest = children.iter().filter(|child| !matches!(child.exit(), Some(ExitReason::Abandoned)));
+    let _ = timeout(bound, async {
+        for child in rest {
+            child.gone().await;
+        }
+    })
+    .await;
+}
+
+/// Has one child stopped beside the caller: told, waited for within its patience, killed.
+pub(crate) fn close_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
+    let child = Arc::clone(child);
+    tasks::spawn(async move {
+        let core = Arc::clone(&child.core);
+        let deadline = Instant::now() + core.limits.close_deadline;
+        let _ = timeout_at(deadline, child.settled()).await;
+        let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
+        let alone = std::slice::from_ref(&child);
+        end_children(&core, alone, stop, || async { drop(child.ended().await) }).await;
+    });
+}
+
+async fn tell(core: &Arc<Core>, children: &[Arc<Child>], stop: Stop) {
+    let mut cause = stop.cause;
+    for batch in children.rchunks(BATCH) {
+        for child in batch.iter().rev() {
+            match child.patience {
+                Patience::Kill => child.kill(KillReason::PatienceSpent),
+                Patience::Time(_) | Patience::Unlimited => {
+                    cause = child.stop(stop.reason, cause).or(cause);
+                }
+            }
+        }
+        core.chaos.pause().await;
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Children whose time is up at the same instant.
+struct Wave<'a> {
+    at: Instant,
+    reason: KillReason,
+    children: Vec<&'a Arc<Child>>,
+}
+
+fn waves(children: &[Arc<Child>], told: Instant, deadline: Instant) -> Vec<Wave<'_>> {
+    let spent = |child: &Arc<Child>| patience_ends(child.patience, told).filter(|at| *at < deadline);
+    let mut waves: Vec<Wave<'_>> = Vec::new();
+    let mut by_time: Vec<_> = children.iter().map(|child| (spent(child), child)).collect();
+    // Stable: within a wave start order stays. Those without an end of their own come last.
+    by_time.sort_by_key(|(at, _)| at.unwrap_or(deadline));
+    for (at, child) in by_time {
+        let reason = if at.is_some() { KillReason::PatienceSpent } else { KillReason::DeadlineReached };
+        let at = at.unwrap_or(deadline);
+        match waves.last_mut() {
+            Some(wave) if wave.at == at && wave.reason == reason => wave.children.push(child),
+            _ => waves.push(Wave { at, reason, children: vec![child] }),
+        }
+    }
+    waves
+}
+
+fn abandon(core: &Arc<Core>, children: &[Arc<Child>]) {
+    for child in children.iter().filter(|child| child.exit().is_none()) {
+        core.journal.announce(child.trail().stopped, || {
+            let (what, addressee) = (child.id.as_str().into(), "not gone after the kill".into());
+            (ActorName::Generation(core.epoch), EventKind::Lost { what, addressee })
+        });
+        child.end(ExitReason::Abandoned);
+    }
+}
+
+/// Waits for effects that began before the seal and outlive their process. Names those that do not end.
+async fn await_effects(core: &Arc<Core>, deadline: Instant) -> Vec<Arc<Child>> {
+    let bound = deadline.min(Instant::now() + core.limits.cleanup_bound);
+    let effects = core.undrained();
+    let _ = timeout_at(bound, async {
+        for child in &effects {
+            child.gate.drained().await;
+        }
+    })
+    .await;
+    core.undrained()
+}
+
+/// What follows from the end of these children: their last events, or the seal if there are none.
+fn last_events(children: &[Arc<Child>], sealed: Cause) -> Vec<EventId> {
+    let last: Vec<_> = children.iter().filter_map(|child| child.trail().last).collect();
+    if last.is_empty() { sealed.into_iter().collect() } else { last }
+}
+
+async fn end_kernel_actor(core: &Arc<Core>, which: KernelActor, causes: Vec<EventId>) -> Cause {
+    let name = which.name(core.epoch);
+    let told = core.journal.announce_from(
+        || causes,
+        || {
+            let (child, reason) = (name.clone(), StopReason::Closed);
+            (ActorName::Generation(core.epoch), EventKind::StopSent { child, reason })
+        },
+    );
+    let graceful = core.stop_kernel_actor(which).await;
+    core.journal.emit(told, || {
+        let exit = if graceful { ExitReason::Stopped } else { ExitReason::Killed(KillReason::Stranger) };
+        (name, EventKind::ended(&exit))
+    })
+}

@@ -1,0 +1,504 @@
+//! What the actors, the children and the handles of one generation share.
+//!
+//! Two writers at most touch each part: the registry actor adds to the index and the ledger, children and the
+//! closer take away. Readers take no lock but the ledger's, and that only to draw a tree.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use ractor::{ActorCell, ActorRef, ActorStatus};
+use tokio::sync::{Notify, OnceCell, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::application::Shared as ApplicationShared;
+use crate::child::{Child, Place};
+use crate::chaos::Chaos;
+use crate::error::CloseError;
+use crate::event::{ActorName, Cause, ChildName, EventKind};
+use crate::exit::{ExitReason, KillReason};
+use crate::gate::{Gate, Turned};
+use crate::generation::report::{CloseReport, Counters};
+use crate::generation::{CloseOrder, GenerationMessage};
+use crate::id::{Epoch, ProcessId, Role, Seq};
+use crate::journal::Journal;
+use crate::operations::{OperationsMessage, OperationsTable};
+use crate::process::ProcessSpec;
+use crate::registry::RegistryMessage;
+use crate::rules::Patience;
+use crate::runtime_store::Store;
+use crate::service::ServiceInfo;
+use crate::settings::Limits;
+
+/// The shared state of one generation.
+pub(crate) struct Core {
+    pub(crate) epoch: Epoch,
+    pub(crate) limits: Limits,
+    pub(crate) journal: Journal,
+    pub(crate) application: Arc<ApplicationShared>,
+    pub(crate) chaos: Chaos,
+    /// Set once, when authority ends. It only refuses earlier than the gates would.
+    sealed: AtomicBool,
+    pub(crate) index: papaya::HashMap<ProcessId, Arc<Child>>,
+    /// How many ids are taken.
+    pub(crate) names: AtomicUsize,
+    ledger: Mutex<Ledger>,
+    /// Ended children with effects still in flight; each is counted when it is drained.
+    undrained: Mutex<Vec<Arc<Child>>>,
+    processes: Population,
+    services: Population,
+    pub(crate) counters: Counters,
+    pub(crate) operations: OperationsTable,
+    pub(crate) store: Store,
+    pub(crate) actors: Actors,
+    pub(crate) events: Events,
+    pub(crate) closing: Closing,
+    /// The services as readers see them.
+    pub(crate) service_list: RwLock<Vec<ServiceInfo>>,
+    /// The services given at open have started.
+    pub(crate) ready: watch::Sender<bool>,
+    /// Steps 2 to 4 of the close, which the close of the registry alone takes too.
+    pub(crate) processes_ended: OnceCell<()>,
+    pub(crate) registry_report: OnceCell<Arc<CloseReport>>,
+}
+
+/// Whether the close has begun, and what came of it.
+pub(crate) struct Closing {
+    begun: AtomicBool,
+    outcome: watch::Sender<Option<Result<Arc<CloseReport>, CloseError>>>,
+    epoch: Epoch,
+}
+
+/// Publishes the outcome of a close, also when the closing task is taken away.
+pub(crate) struct ClosingGuard<'a> {
+    closing: &'a Closing,
+}
+
+impl Closing {
+    fn new(epoch: Epoch) -> Self {
+        Self { begun: AtomicBool::new(false), outcome: watch::Sender::new(None), epoch }
+    }
+
+    /// True for the first caller.
+    pub(crate) fn begin(&self) -> bool {
+        !self.begun.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn guard(&self) -> ClosingGuard<'_> {
+        ClosingGuard { closing: self }
+    }
+
+    /// The report, if the close is over.
+    pub(crate) fn report(&self) -> Option<Arc<CloseReport>> {
+        self.outcome.borrow().as_ref().and_then(|outcome| outcome.as_ref().ok().cloned())
+    }
+
+    /// Completes when the close is over.
+    pub(crate) async fn outcome(&self) -> Result<Arc<CloseReport>, CloseError> {
+        let mut outcome = self.outcome.subscribe();
+        match outcome.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(outcome)) => outcome.clone(),
+            _ => Err(CloseError::RuntimeEnded { epoch: self.epoch }),
+        }
+    }
+}
+
+impl ClosingGuard<'_> {
+    pub(crate) fn publish(self, report: CloseReport) {
+        self.closing.outcome.send_replace(Some(Ok(Arc::new(report))));
+    }
+}
+
+impl Drop for ClosingGuard<'_> {
+    fn drop(&mut self) {
+        let epoch = self.closing.epoch;
+        self.closing.outcome.send_if_modified(|outcome| {
+            let left_open = outcome.is_none();
+            if left_open {
+                *outcome = Some(Err(CloseError::RuntimeEnded { epoch }));
+            }
+            left_open
+        });
+    }
+}
+
+/// The kernel actors of a generation, known once they run.
+#[derive(Default)]
+pub(crate) struct Actors {
+    pub(crate) generation: OnceLock<ActorRef<GenerationMessage>>,
+    pub(crate) registry: OnceLock<ActorRef<RegistryMessage>>,
+    pub(crate) operations: OnceLock<ActorRef<OperationsMessage>>,
+    handles: Mutex<HashMap<KernelActor, JoinHandle<()>>>,
+}
+
+/// The actors that every generation has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum KernelActor {
+    Generation,
+    Registry,
+    Operations,
+}
+
+impl KernelActor {
+    pub(crate) fn name(self, epoch: Epoch) -> ActorName {
+        match self {
+            Self::Generation => ActorName::Generation(epoch),
+            Self::Registry => ActorName::Registry(epoch),
+            Self::Operations => ActorName::Operations(epoch),
+        }
+    }
+}
+
+impl Actors {
+    pub(crate) fn keep_handle(&self, which: KernelActor, handle: JoinHandle<()>) {
+        self.handles.lock().insert(which, handle);
+    }
+
+    fn cell(&self, which: KernelActor) -> Option<ActorCell> {
+        match which {
+            KernelActor::Generation => self.generation.get().map(ActorRef::get_cell),
+            KernelActor::Registry => self.registry.get().map(ActorRef::get_cell),
+            KernelActor::Operations => self.operations.get().map(ActorRef::get_cell),
+        }
+    }
+
+    /// Which kernel actor this is, if it is one.
+    pub(crate) fn which(&self, cell: &ActorCell) -> Option<KernelActor> {
+        [KernelActor::Registry, KernelActor::Operations]
+            .into_iter()
+            .find(|which| self.cell(*which).is_some_and(|own| own.get_id() == cell.get_id()))
+    }
+}
+
+/// Events that later ones name as their causes; 0 = none.
+#[derive(Default)]
+pub(crate) struct Events {
+    opened: AtomicU64,
+    sealed: AtomicU64,
+}
+
+/// The children in start order, and the next incarnation of every role.
+#[derive(Default)]
+struct Ledger {
+    children: BTreeMap<Seq, Arc<Child>>,
+    incarnations: HashMap<Role, u32>,
+    next: u64,
+}
+
+/// Who is let in at a place, and how many start and live there.
+pub(crate) struct Population {
+    /// Every admission passes it: whoever closed and drained it knows every child there is.
+    pub(crate) admissions: Gate,
+    starting: AtomicUsize,
+    alive: AtomicUsize,
+    changed: Notify,
+}
+
+impl Population {
+    fn new() -> Self {
+        Self {
+            admissions: Gate::new(),
+            starting: AtomicUsize::new(0),
+            alive: AtomicUsize::new(0),
+            changed: Notify::new(),
+        }
+    }
+
+    fn admit(&self) {
+        self.starting.fetch_add(1, Ordering::AcqRel);
+        self.alive.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn settle(&self) {
+        if self.starting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn end(&self) {
+        if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Completes when no start is in progress.
+    pub(crate) async fn settled(&self) {
+        self.zero(&self.starting).await;
+    }
+
+    /// Completes when none lives.
+    pub(crate) async fn extinct(&self) {
+        self.zero(&self.alive).await;
+    }
+
+    async fn zero(&self, count: &AtomicUsize) {
+        loop {
+            let changed = self.changed.notified();
+            if count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Events {
+    pub(crate) fn set_opened(&self, cause: Cause) {
+        self.opened.store(number(cause), Ordering::Release);
+    }
+
+    pub(crate) fn opened(&self) -> Cause {
+        cause(self.opened.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn sealed(&self) -> Cause {
+        cause(self.sealed.load(Ordering::Acquire))
+    }
+}
+
+fn number(cause: Cause) -> u64 {
+    cause.map_or(0, crate::event::EventId::get)
+}
+
+fn cause(number: u64) -> Cause {
+    std::num::NonZeroU64::new(number).map(crate::event::EventId)
+}
+
+impl Core {
+    pub(crate) fn new(epoch: Epoch, limits: Limits, application: Arc<ApplicationShared>) -> Arc<Self> {
+        Arc::new(Self {
+            epoch,
+            journal: application.journal.clone(),
+            chaos: application.chaos.clone(),
+            application,
+            sealed: AtomicBool::new(false),
+            index: papaya::HashMap::new(),
+            names: AtomicUsize::new(0),
+            ledger: Mutex::default(),
+            undrained: Mutex::default(),
+            processes: Population::new(),
+            services: Population::new(),
+            counters: Counters::default(),
+            operations: OperationsTable::new(limits.max_operations),
+            store: Store::default(),
+            actors: Actors::default(),
+            events: Events::default(),
+            closing: Closing::new(epoch),
+            service_list: RwLock::default(),
+            ready: watch::Sender::new(false),
+            processes_ended: OnceCell::new(),
+            registry_report: OnceCell::new(),
+            limits,
+        })
+    }
+
+    pub(crate) fn population(&self, place: Place) -> &Population {
+        match place {
+            Place::Registry => &self.processes,
+            Place::Services => &self.services,
+        }
+    }
+
+    // --- authority --------------------------------------------------------------------------------------
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Acquire)
+    }
+
+    /// Ends the epoch: from here on no commit begins and nothing is admitted. Idempotent.
+    ///
+    /// The flag refuses at once; closing the gate of every child, in this same call, is what makes it
+    /// atomic for those that had looked at the flag before. A child that is being admitted at this very
+    /// moment is met by the closer, once the admissions have drained.
+    pub(crate) fn seal(&self, cause: Cause) -> Cause {
+        self.processes.admissions.close();
+        self.services.admissions.close();
+        if self.sealed.swap(true, Ordering::AcqRel) {
+            return self.events.sealed();
+        }
+        self.application.leave(self.epoch);
+        self.revoke_all();
+        let sealed = self.journal.announce(cause, || {
+            (ActorName::Generation(self.epoch), EventKind::Sealed { epoch: self.epoch })
+        });
+        self.events.sealed.store(number(sealed), Ordering::Release);
+        sealed
+    }
+
+    /// Closes the gate of every child there is.
+    pub(crate) fn revoke_all(&self) {
+        for child in self.ledger.lock().children.values() {
+            child.revoke();
+        }
+    }
+
+    /// The epoch that is open now, as a refusal tells it.
+    pub(crate) fn current_epoch(&self) -> Option<Epoch> {
+        self.application.current_epoch()
+    }
+
+    // --- children ---------------------------------------------------------------------------------------
+
+    /// Enters a new child, before anything of it runs. Everything here is one synchronous section inside the
+    /// admission gate, so the closer sees the child whole or not at all.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        id: ProcessId,
+        place: Place,
+        spec: &mut ProcessSpec,
+        role: Role,
+    ) -> Result<Arc<Child>, Turned> {
+        let _pass = self.population(place).admissions.enter()?;
+        let mut ledger = self.ledger.lock();
+        let name = ledger.name(self.epoch, role);
+        let patience = spec.patience.unwrap_or(self.limits.patience);
+        let child = Child::new(Arc::clone(self), name, id, place, spec.kind(), patience);
+        let child = Arc::new(child);
+        spec.equip(&child);
+        ledger.children.insert(child.name.seq, Arc::clone(&child));
+        drop(ledger);
+        self.population(place).admit();
+        if place == Place::Registry {
+            self.names.fetch_add(1, Ordering::AcqRel);
+            self.index.pin().insert(child.id.clone(), Arc::clone(&child));
+        }
+        Ok(child)
+    }
+
+    /// The children of a place that were started and are not gone, in start order.
+    pub(crate) fn children(&self, place: Place) -> Vec<Arc<Child>> {
+        self.ledger.lock().children.values().filter(|child| child.place == place).cloned().collect()
+    }
+
+    /// All of them, in start order.
+    pub(crate) fn all_children(&self) -> Vec<Arc<Child>> {
+        self.ledger.lock().children.values().cloned().collect()
+    }
+
+    /// The child registered under `id`, if it still owns it.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Child>> {
+        let index = self.index.pin();
+        index.get(id).filter(|child| child.is_bound()).cloned()
+    }
+
+    /// A child ended. Called once, by the child.
+    pub(crate) fn ended(&self, child: &Arc<Child>, never_started: bool) {
+        let population = self.population(child.place);
+        if never_started {
+            population.settle();
+        }
+        match child.place {
+            // While the generation closes nobody looks anything up: the index goes as a whole.
+            Place::Registry if !self.is_sealed() => self.ask_to_forget(child),
+            Place::Registry => {}
+            Place::Services => {
+                if !self.is_sealed() {
+                    self.forget(child);
+                }
+                if let Some(generation) = self.actors.generation.get() {
+                    let _ = generation.cast(GenerationMessage::ServiceEnded(Arc::clone(child)));
+                }
+            }
+        }
+        population.end();
+    }
+
+    fn ask_to_forget(&self, child: &Arc<Child>) {
+        let asked = self.actors.registry.get().map(|registry| registry.cast(RegistryMessage::forget(child)));
+        if !matches!(asked, Some(Ok(()))) {
+            self.forget(child);
+        }
+    }
+
+    /// Takes an ended child out of the index and the ledger.
+    pub(crate) fn forget(&self, child: &Arc<Child>) {
+        let index = self.index.pin();
+        if child.place == Place::Registry {
+            // By identity: the id may belong to a successor by now.
+            let _ = index.remove_if(&child.id, |_, found| Arc::ptr_eq(found, child));
+        }
+        self.ledger.lock().children.remove(&child.name.seq);
+    }
+
+    /// Remembers an ended child whose effects are still in flight.
+    pub(crate) fn keep_undrained(&self, child: &Arc<Child>) {
+        let mut undrained = self.undrained.lock();
+        undrained.retain(|child| !self.counters.count_if_drained(child));
+        undrained.push(Arc::clone(child));
+    }
+
+    /// The ended children with effects in flight.
+    pub(crate) fn undrained(&self) -> Vec<Arc<Child>> {
+        let mut undrained = self.undrained.lock();
+        undrained.retain(|child| !self.counters.count_if_drained(child));
+        undrained.clone()
+    }
+
+    /// Empties index and ledger, once everything has ended.
+    pub(crate) fn clear(&self) {
+        self.index.pin().clear();
+        self.ledger.lock().children.clear();
+    }
+
+    // --- failing and closing ----------------------------------------------------------------------------
+
+    /// Has the generation closed. Authority ends in this call; the rest happens beside it.
+    pub(crate) fn begin_close(self: &Arc<Self>, order: CloseOrder) {
+        crate::generation::close::begin(self, order);
+    }
+
+    /// Stops a kernel actor and waits until its task is gone. False if it was gone already.
+    pub(crate) async fn stop_kernel_actor(&self, which: KernelActor) -> bool {
+        let Some(cell) = self.actors.cell(which) else {
+            return false;
+        };
+        let was_alive = cell.get_status() < ActorStatus::Stopping;
+        cell.stop(None);
+        let handle = self.actors.handles.lock().remove(&which);
+        if let Some(handle) = handle {
+            let _ = tokio::time::timeout(KERNEL_BOUND, handle).await;
+        }
+        was_alive
+    }
+
+    /// The ractor parent of every child.
+    pub(crate) fn supervisor(&self) -> Option<ActorCell> {
+        self.actors.generation.get().map(ActorRef::get_cell)
+    }
+}
+
+impl Ledger {
+    fn name(&mut self, epoch: Epoch, role: Role) -> ChildName {
+        let seq = Seq(self.next);
+        self.next += 1;
+        let incarnation = self.incarnations.entry(role.clone()).or_insert(0);
+        *incarnation += 1;
+        ChildName { epoch, role, incarnation: *incarnation, seq }
+    }
+}
+
+/// How a process ends whose actor was cut off.
+pub(crate) fn cut_off(child: &Child) -> ExitReason {
+    ExitReason::Killed(child.kill_reason().unwrap_or(KillReason::Stranger))
+}
+
+/// The longest that the end of a kernel actor is waited for: it runs no user code.
+const KERNEL_BOUND: Duration = Duration::from_secs(1);
+
+/// The patience of a child, as the instant at which it is spent.
+pub(crate) fn patience_ends(patience: Patience, told: Instant) -> Option<Instant> {
+    match patience {
+        Patience::Kill => Some(told),
+        Patience::Time(ms) => told.checked_add(Duration::from_millis(ms)),
+        Patience::Unlimited => None,
+    }
+}

@@ -1,0 +1,65 @@
+//! A plugin's own actor with its panics contained: ractor reports a panic and an error alike.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use crate::exit::PanicText;
+use crate::generation::Generation;
+use crate::inside;
+
+/// Forwards every hook. A panic becomes the error [`PanicText`].
+pub(crate) struct Guarded<A> {
+    pub(crate) actor: A,
+    pub(crate) generation: Generation,
+}
+
+impl<A: Actor> Guarded<A> {
+    async fn run<T>(
+        &self,
+        hook: impl Future<Output = Result<T, ActorProcessingErr>> + Send,
+    ) -> Result<T, ActorProcessingErr> {
+        match AssertUnwindSafe(inside::scope(self.generation.core(), hook)).catch_unwind().await {
+            Ok(result) => result,
+            Err(payload) => Err(Box::new(PanicText::of(&*payload))),
+        }
+    }
+}
+
+impl<A: Actor> Actor for Guarded<A> {
+    type Msg = A::Msg;
+    type State = A::State;
+    type Arguments = A::Arguments;
+
+    async fn pre_start(&self, myself: ActorRef<A::Msg>, arguments: A::Arguments) -> Result<A::State, ActorProcessingErr> {
+        self.run(self.actor.pre_start(myself, arguments)).await
+    }
+
+    async fn post_start(&self, myself: ActorRef<A::Msg>, state: &mut A::State) -> Result<(), ActorProcessingErr> {
+        self.run(self.actor.post_start(myself, state)).await
+    }
+
+    async fn post_stop(&self, myself: ActorRef<A::Msg>, state: &mut A::State) -> Result<(), ActorProcessingErr> {
+        self.run(self.actor.post_stop(myself, state)).await
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<A::Msg>,
+        message: A::Msg,
+        state: &mut A::State,
+    ) -> Result<(), ActorProcessingErr> {
+        self.run(self.actor.handle(myself, message, state)).await
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<A::Msg>,
+        event: SupervisionEvent,
+        state: &mut A::State,
+    ) -> Result<(), ActorProcessingErr> {
+        self.run(self.actor.handle_supervisor_evt(myself, event, state)).await
+    }
+}

@@ -1,0 +1,380 @@
+//! The actor that every process and every service incarnation runs in: a child of the generation.
+//!
+//! It is ours, whatever the plugin brings: its `pre_start` does nothing that could hang, so it is linked,
+//! visible and killable before any user code runs. It takes no messages. Where the code of each kind runs:
+//!
+//! | kind     | start            | body             | stop                          | kill                |
+//! |----------|------------------|------------------|-------------------------------|---------------------|
+//! | function | none             | in `post_start`  | its token, then it returns    | cut at its await    |
+//! | object   | in `post_start`  | its own affair   | `close`, in `post_stop`       | `close` cut off     |
+//! | actor    | its `pre_start`  | its own task     | ractor's stop, to that actor  | ractor's kill, both |
+//!
+//! However it ends, [`Ending`] reports it, the kill of the wrapper included: it is dropped with the state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
+use tokio::time::timeout;
+
+use crate::child::Child;
+use crate::contain::{self, Contained};
+use crate::error::{CloseFailure, StartError, StartFailure};
+use crate::event::{Cause, EventKind};
+use crate::exit::{BoxError, ExitReason, PanicText, ProcessResult};
+use crate::generation::GenerationMessage;
+use crate::generation::core::{Core, cut_off};
+use crate::inside;
+use crate::process::{Body, ErasedActor, ErasedProcess, ProcessContext, ProcessHandle, ProcessKind, ProcessSpec};
+
+/// Where the result of a start goes.
+pub(crate) enum Starter {
+    /// To the caller of `Registry::start`.
+    Caller(RpcReplyPort<Result<ProcessHandle, StartError>>),
+    /// To the supervisor of services.
+    Services,
+}
+
+/// Spawns the wrapper of an admitted child and lets its start begin. Awaits nothing that could hang.
+pub(crate) async fn launch(core: &Arc<Core>, child: Arc<Child>, spec: ProcessSpec, starter: Starter, cause: Cause) {
+    let limit = spec.start_limit(core);
+    if child.kind == ProcessKind::Function {
+        // A function has no start of its own that could fail; it is running before its first poll.
+        child.settle_started(cause);
+    }
+    let ending = Ending { child: Arc::clone(&child), starter: Some(starter) };
+    let Some(supervisor) = core.supervisor() else {
+        return;
+    };
+    let state = State { body: Some(spec.body), ending, started: cause, limit };
+    match Actor::spawn_linked(None, Wrapper, state, supervisor).await {
+        Ok((actor, handle)) => child.set_wrapper(actor.get_cell(), handle),
+        // The generation is ending; the state was dropped, which has told everybody.
+        Err(error) => drop(error),
+    }
+}
+
+struct Wrapper;
+
+struct State {
+    body: Option<Body>,
+    ending: Ending,
+    started: Cause,
+    limit: Duration,
+}
+
+/// Reports the end of the child when it is dropped, unless it ended in order before.
+struct Ending {
+    child: Arc<Child>,
+    starter: Option<Starter>,
+}
+
+impl Ending {
+    fn answer(&mut self, result: Result<(), StartError>) {
+        match self.starter.take() {
+            Some(Starter::Caller(reply)) => {
+                let answer = result.map(|()| ProcessHandle::new(Arc::clone(&self.child)));
+                // The caller may have gone away; the process is none the wiser (contract, R40).
+                let _ = reply.send(answer);
+            }
+            Some(Starter::Services) => {
+                if let Some(generation) = self.child.core.actors.generation.get() {
+                    let child = Arc::clone(&self.child);
+                    let _ = generation.cast(GenerationMessage::ServiceSettled(child, result));
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.child.exit().is_none() {
+            self.child.end(cut_off(&self.child));
+        }
+        if self.starter.is_some() {
+            let id = self.child.id.clone();
+            let source: BoxError = "the process was killed while it started".into();
+            self.answer(Err(StartError::StartFailed { id, kind: StartFailure::Killed, source, cleanup: None }));
+        }
+    }
+}
+
+impl Actor for Wrapper {
+    type Msg = ();
+    type State = State;
+    type Arguments = State;
+
+    async fn pre_start(&self, _: ActorRef<()>, state: State) -> Result<State, ActorProcessingErr> {
+        Ok(state)
+    }
+
+    async fn post_start(&self, myself: ActorRef<()>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        state.ending.child.core.chaos.pause().await;
+        match state.body.take() {
+            Some(Body::Function(body)) => {
+                state.ending.answer(Ok(()));
+                let context = ProcessContext::new(Arc::clone(&state.ending.child));
+                let exit = run_function(&state.ending.child, || body(context)).await;
+                state.ending.child.finish(exit).await;
+                myself.stop(None);
+            }
+            Some(Body::Object(object)) => start_object(&myself, state, object).await,
+            Some(Body::Actor(actor)) => start_actor(&myself, state, actor).await,
+            None => {}
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<()>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let child = &state.ending.child;
+        let exit = match event {
+            SupervisionEvent::ActorFailed(_, error) => {
+                fail(child, "run", &error);
+                match error.downcast::<PanicText>() {
+                    Ok(panic) => ExitReason::Panicked(panic.0),
+                    Err(error) => ExitReason::Failed(error.into()),
+                }
+            }
+            SupervisionEvent::ActorTerminated(_, Some(actor_state), _) => {
+                match contain::call(move || drop(actor_state)) {
+                    Err(panic) => ExitReason::Panicked(panic.0),
+                    Ok(()) if child.is_told_to_stop() => ExitReason::Stopped,
+                    Ok(()) => ExitReason::Completed,
+                }
+            }
+            // Without its state: it was killed.
+            SupervisionEvent::ActorTerminated(_, None, _) => cut_off(child),
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
+        };
+        child.finish(exit).await;
+        myself.stop(None);
+        Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<()>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        let Some(Body::Object(object)) = state.body.take() else {
+            return Ok(());
+        };
+        let child = Arc::clone(&state.ending.child);
+        if !child.is_bound() && !child.is_told_to_stop() {
+            // It removed itself: its terminal path is done and `close` is not called (contract, G5).
+            child.finish(drop_object(object).err().map_or(ExitReason::Removed, |panic| ExitReason::Panicked(panic.0))).await;
+            return Ok(());
+        }
+        child.revoke();
+        let exit = match close_object(&child, object).await {
+            Ok(()) => ExitReason::Stopped,
+            Err(failure) => {
+                fail(&child, "close", &failure);
+                match failure {
+                    CloseFailure::Failed(error) => ExitReason::Failed(error),
+                    CloseFailure::Panicked(panic) => ExitReason::Panicked(panic.0),
+                    CloseFailure::TimedOut(_) => ExitReason::Abandoned,
+                }
+            }
+        };
+        child.finish(exit).await;
+        Ok(())
+    }
+}
+
+// --- functions ------------------------------------------------------------------------------------------
+
+async fn run_function<F>(child: &Arc<Child>, body: impl FnOnce() -> F) -> ExitReason
+where
+    F: Future<Output = ProcessResult>,
+{
+    let outcome = match contain::call(body) {
+        Ok(future) => contained(child, future).await,
+        Err(panic) => Err(panic),
+    };
+    match outcome {
+        Ok(Ok(())) if child.is_told_to_stop() => ExitReason::Stopped,
+        Ok(Ok(())) => ExitReason::Completed,
+        Ok(Err(error)) => {
+            fail(child, "run", &error);
+            ExitReason::Failed(error.into())
+        }
+        Err(panic) => {
+            fail(child, "run", &panic);
+            ExitReason::Panicked(panic.0)
+        }
+    }
+}
+
+/// User code of a child: contained, and known to be inside it.
+async fn contained<F: Future>(child: &Arc<Child>, future: F) -> Result<F::Output, PanicText> {
+    let late = |panic: PanicText| {
+        fail(child, "drop", &panic);
+        child.note_late_panic(panic);
+    };
+    Contained::new(inside::scope(&child.core, future), late).await
+}
+
+fn fail(child: &Child, stage: &'static str, error: &impl ToString) {
+    child.core.journal.announce(child.trail().last, || (child.actor_name(), EventKind::failed(stage, error)));
+}
+
+// --- objects --------------------------------------------------------------------------------------------
+
+async fn start_object(myself: &ActorRef<()>, state: &mut State, object: Arc<dyn ErasedProcess>) {
+    let child = Arc::clone(&state.ending.child);
+    let context = ProcessContext::new(Arc::clone(&child));
+    let starting = Arc::clone(&object);
+    let attempt = async {
+        match contain::call(|| starting.start(context)) {
+            Ok(future) => contained(&child, future).await,
+            Err(panic) => Err(panic),
+        }
+    };
+    let outcome = timeout(state.limit, attempt).await;
+    let Some(refusal) = Refusal::of(outcome, state.limit) else {
+        child.settle_started(state.started);
+        state.body = Some(Body::Object(object));
+        state.ending.answer(Ok(()));
+        if !child.is_bound() {
+            myself.stop(None);
+        }
+        return;
+    };
+    fail(&child, "start", &refusal.text());
+    child.revoke();
+    let bound = child.core.limits.cleanup_bound;
+    let cleanup = match timeout(bound, close_object(&child, object)).await {
+        Ok(closed) => closed.err(),
+        Err(_) => Some(CloseFailure::TimedOut(bound)),
+    };
+    if let Some(failure) = &cleanup {
+        fail(&child, "close", failure);
+    }
+    refuse(myself, state, refusal, cleanup).await;
+}
+
+async fn close_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> Result<(), CloseFailure> {
+    let closing = Arc::clone(&object);
+    let outcome = match contain::call(|| closing.close()) {
+        Ok(future) => contained(child, future).await,
+        Err(panic) => Err(panic),
+    };
+    let dropped = drop_object(object);
+    match outcome {
+        Ok(Ok(())) => dropped.map_err(CloseFailure::Panicked),
+        Ok(Err(error)) => Err(CloseFailure::Failed(error.into())),
+        Err(panic) => Err(CloseFailure::Panicked(panic)),
+    }
+}
+
+fn drop_object(object: Arc<dyn ErasedProcess>) -> Result<(), PanicText> {
+    contain::call(move || drop(object))
+}
+
+// --- actors ---------------------------------------------------------------------------------------------
+
+async fn start_actor(myself: &ActorRef<()>, state: &mut State, actor: Box<dyn ErasedActor>) {
+    let child = Arc::clone(&state.ending.child);
+    let context = ProcessContext::new(Arc::clone(&child));
+    let spawned = match contain::call(|| actor.spawn(context, myself.get_cell())) {
+        Ok(Ok(spawned)) => spawned,
+        Ok(Err(error)) => {
+            return refuse(myself, state, Refusal::Error(error.into()), None).await;
+        }
+        Err(panic) => return refuse(myself, state, Refusal::Panic(panic), None).await,
+    };
+    // Not linked before its `pre_start` is done: until then only this guard would take it along.
+    let unlinked = KillOnDrop(Some(spawned.cell.clone()));
+    child.set_object(spawned.reference);
+    let outcome = timeout(state.limit, spawned.started).await;
+    match outcome {
+        Ok(Ok(Ok(handle))) => {
+            unlinked.keep();
+            child.add_task(handle);
+            child.settle_started(state.started);
+            child.set_inner_actor(spawned.cell);
+            state.ending.answer(Ok(()));
+        }
+        Ok(Ok(Err(SpawnErr::StartupFailed(source)))) => {
+            let refusal = match source.downcast::<PanicText>() {
+                Ok(panic) => Refusal::Panic(*panic),
+                Err(source) => Refusal::Error(source),
+            };
+            refuse(myself, state, refusal, None).await;
+        }
+        Ok(Ok(Err(error))) => refuse(myself, state, Refusal::Error(error.into()), None).await,
+        Ok(Err(error)) => refuse(myself, state, Refusal::Error(error.into()), None).await,
+        Err(_) => {
+            drop(unlinked);
+            refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
+        }
+    }
+}
+
+struct KillOnDrop(Option<ActorCell>);
+
+impl KillOnDrop {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if let Some(cell) = &self.0 {
+            cell.kill();
+        }
+    }
+}
+
+// --- starts that do not succeed -------------------------------------------------------------------------
+
+enum Refusal {
+    Error(BoxError),
+    Panic(PanicText),
+    TimedOut(Duration),
+}
+
+impl Refusal {
+    fn of<E>(outcome: Result<Result<ProcessResult, PanicText>, E>, limit: Duration) -> Option<Self> {
+        match outcome {
+            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Err(error))) => Some(Self::Error(error)),
+            Ok(Err(panic)) => Some(Self::Panic(panic)),
+            Err(_) => Some(Self::TimedOut(limit)),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Error(error) => error.to_string(),
+            Self::Panic(panic) => panic.to_string(),
+            Self::TimedOut(limit) => format!("not started within {limit:?}"),
+        }
+    }
+
+    fn into_error(self, child: &Child, cleanup: Option<CloseFailure>) -> StartError {
+        let id = child.id.clone();
+        let failed = |kind, source| StartError::StartFailed { id: id.clone(), kind, source, cleanup: cleanup.clone() };
+        match self {
+            Self::Error(source) => failed(StartFailure::Error, source),
+            Self::Panic(panic) => failed(StartFailure::Panic, panic.into()),
+            Self::TimedOut(limit) => StartError::StartTimedOut { id, limit, cleanup },
+        }
+    }
+}
+
+/// Ends a child whose start did not succeed. The id is free before the caller hears of it (contract, R13).
+async fn refuse(myself: &ActorRef<()>, state: &mut State, refusal: Refusal, cleanup: Option<CloseFailure>) {
+    let child = Arc::clone(&state.ending.child);
+    if child.kind == ProcessKind::Actor {
+        fail(&child, "start", &refusal.text());
+    }
+    child.finish(ExitReason::NeverStarted).await;
+    state.ending.answer(Err(refusal.into_error(&child, cleanup)));
+    myself.stop(None);
+}

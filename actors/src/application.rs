@@ -328,7 +328,8 @@ impl Actor for ApplicationActor {
     ) -> Result<State, ActorProcessingErr> {
         let _ = shared.actor.set(myself.clone());
         let core = open(&shared, &spec, spec.first_epoch, &myself, None).await?;
-        let policy = ChildPolicy { restart: Restart::Permanent, backoff: spec.backoff, ..ChildPolicy::default() };
+        let policy =
+            ChildPolicy { restart: Restart::Permanent, backoff: spec.backoff, ..ChildPolicy::default() };
         let (limit, restarts) = (RestartLimit::new(spec.intensity), RestartState::new(&policy));
         let current = Generation::new(core);
         Ok(State { shared, spec, current, limit, restarts, closing: Vec::new(), is_closing: false })
@@ -345,7 +346,9 @@ impl Actor for ApplicationActor {
             ApplicationMessage::Replace(spec, reply) => state.replace(&myself, spec, reply).await?,
             ApplicationMessage::Close(reply) => state.close(&myself, reply),
             ApplicationMessage::Failed(epoch, cause) => state.failed(&myself, epoch, cause),
-            ApplicationMessage::Reopen(epoch, cause) if epoch == state.current.epoch() && !state.is_closing => {
+            ApplicationMessage::Reopen(epoch, cause)
+                if epoch == state.current.epoch() && !state.is_closing =>
+            {
                 state.open_next(&myself, cause).await?;
             }
             ApplicationMessage::Reopen(..) => {}
@@ -431,7 +434,8 @@ impl State {
                 });
             }
             Decision::GiveUp { restarts, period_ms, .. } => {
-                let limit: Arc<str> = format!("limit of {restarts} restarts in {period_ms}ms exceeded").into();
+                let limit: Arc<str> =
+                    format!("limit of {restarts} restarts in {period_ms}ms exceeded").into();
                 self.shared.journal.announce(cause, || {
                     let (what, why) = ("the application".into(), Arc::clone(&limit));
                     (ActorName::Application, EventKind::GaveUp { what, why })

@@ -16,9 +16,9 @@ use crate::contain;
 use crate::error::StartError;
 use crate::event::{ActorName, Cause, CloseReason, EventKind, StopReason};
 use crate::exit::ExitReason;
+use crate::generation::GenerationMessage;
 use crate::generation::close::{CloseOrder, close_one};
 use crate::generation::core::Core;
-use crate::generation::GenerationMessage;
 use crate::id::{ProcessId, Role};
 use crate::process::wrapper::{Starter, launch};
 use crate::process::{ProcessHandle, ProcessSpec};
@@ -69,10 +69,15 @@ struct Slot {
 
 enum Stage {
     /// Will be started, not before this instant.
-    Waiting { not_before_ms: u64 },
+    Waiting {
+        not_before_ms: u64,
+    },
     Starting(Arc<Child>),
     Running(Arc<Child>),
-    Stopping { child: Arc<Child>, then: Then },
+    Stopping {
+        child: Arc<Child>,
+        then: Then,
+    },
     Ended,
     Stopped,
 }
@@ -88,7 +93,15 @@ enum Then {
 impl Slot {
     fn new(spec: ServiceSpec, stage: Stage) -> Self {
         let restarts = RestartState::new(&spec.policy);
-        Self { spec, stage, restarts, cause: None, starters: Vec::new(), terminators: Vec::new(), is_new: false }
+        Self {
+            spec,
+            stage,
+            restarts,
+            cause: None,
+            starters: Vec::new(),
+            terminators: Vec::new(),
+            is_new: false,
+        }
     }
 
     fn state(&self) -> ServiceState {
@@ -136,7 +149,8 @@ impl Slot {
 
 impl Supervisor {
     pub(crate) fn new(core: Arc<Core>, spec: GenerationSpec) -> Self {
-        let slots = spec.services.into_iter().map(|service| Slot::new(service, Stage::Waiting { not_before_ms: 0 }));
+        let slots =
+            spec.services.into_iter().map(|service| Slot::new(service, Stage::Waiting { not_before_ms: 0 }));
         Self {
             strategy: spec.strategy,
             limit: RestartLimit::new(spec.intensity),
@@ -161,12 +175,12 @@ impl Supervisor {
     }
 
     /// Takes the next step, if it is ours to take: once the generation is sealed its closer is in charge.
-    pub(crate) async fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         if self.core.is_sealed() {
             self.give_up_replies();
         } else if !self.stop_next() {
             while let Some(index) = self.next_to_start() {
-                self.start(index).await;
+                self.start(index);
             }
             self.note_opened();
         }
@@ -192,8 +206,9 @@ impl Supervisor {
 
     /// Stops the next service of a group restart. True while one is on its way down.
     fn stop_next(&mut self) -> bool {
-        let stopping =
-            |slot: &Slot| matches!(slot.stage, Stage::Stopping { then: Then::Start { .. } | Then::Forget, .. });
+        let stopping = |slot: &Slot| {
+            matches!(slot.stage, Stage::Stopping { then: Then::Start { .. } | Then::Forget, .. })
+        };
         if self.slots.iter().any(stopping) {
             return true;
         }
@@ -213,9 +228,8 @@ impl Supervisor {
     /// The instant at which the group restart in progress may start: that of the child that failed.
     fn group_due(&self) -> u64 {
         let due = self.slots.iter().filter_map(|slot| match slot.stage {
-            Stage::Waiting { not_before_ms } | Stage::Stopping { then: Then::Start { not_before_ms }, .. } => {
-                Some(not_before_ms)
-            }
+            Stage::Waiting { not_before_ms }
+            | Stage::Stopping { then: Then::Start { not_before_ms }, .. } => Some(not_before_ms),
             _ => None,
         });
         due.max().unwrap_or(0)
@@ -250,7 +264,7 @@ impl Supervisor {
         None
     }
 
-    async fn start(&mut self, index: usize) {
+    fn start(&mut self, index: usize) {
         let core = Arc::clone(&self.core);
         let slot = &mut self.slots[index];
         match admit(&core, &slot.spec) {
@@ -261,21 +275,21 @@ impl Supervisor {
                     let name = child.actor_name();
                     (ActorName::Generation(core.epoch), EventKind::Started { child: name })
                 });
-                launch(&core, child, spec, Starter::Services, started).await;
+                launch(&core, &child, spec, Starter::Services, started);
             }
             Err(error) => self.start_failed(index, error),
         }
     }
 
     /// The start of a child settled.
-    pub(crate) async fn settled(&mut self, child: &Arc<Child>, result: Result<(), StartError>) {
+    pub(crate) fn settled(&mut self, child: &Arc<Child>, result: Result<(), StartError>) {
         if let Some(index) = self.find_child(child) {
             match result {
                 Ok(()) => self.started(index, child),
                 Err(error) => self.start_failed(index, error),
             }
         }
-        self.advance().await;
+        self.advance();
     }
 
     fn started(&mut self, index: usize, child: &Arc<Child>) {
@@ -316,7 +330,7 @@ impl Supervisor {
     // --- ends -------------------------------------------------------------------------------------------
 
     /// A child ended. One that never started is heard of again when its start has settled.
-    pub(crate) async fn ended(&mut self, child: &Arc<Child>) {
+    pub(crate) fn ended(&mut self, child: &Arc<Child>) {
         let never_started = matches!(child.exit(), Some(ExitReason::NeverStarted) | None);
         if let Some(index) = self.find_child(child).filter(|_| !never_started) {
             match self.slots[index].stage {
@@ -328,7 +342,7 @@ impl Supervisor {
                 _ => {}
             }
         }
-        self.advance().await;
+        self.advance();
     }
 
     fn stopped(&mut self, index: usize, then: Then) {
@@ -361,7 +375,9 @@ impl Supervisor {
             Decision::Restart { delay_ms, attempt } => self.restart(index, at_ms, delay_ms, attempt, cause),
             Decision::Keep => slot.stage = Stage::Ended,
             Decision::Forget => drop(self.slots.remove(index)),
-            Decision::GiveUp { who, restarts, period_ms } => self.give_up(index, who, (restarts, period_ms), cause),
+            Decision::GiveUp { who, restarts, period_ms } => {
+                self.give_up(index, who, (restarts, period_ms), cause)
+            }
         }
     }
 
@@ -433,7 +449,7 @@ impl Supervisor {
 
     // --- commands ---------------------------------------------------------------------------------------
 
-    pub(crate) async fn obey(&mut self, command: ServiceCommand) {
+    pub(crate) fn obey(&mut self, command: ServiceCommand) {
         match command {
             ServiceCommand::Start(spec, reply) => self.add(spec, reply),
             ServiceCommand::Restart(name, reply) => self.restart_by_name(name, reply),
@@ -442,7 +458,7 @@ impl Supervisor {
                 let _ = reply.send(self.delete(name));
             }
         }
-        self.advance().await;
+        self.advance();
     }
 
     fn add(&mut self, spec: ServiceSpec, reply: Reply<ProcessHandle>) {
@@ -467,7 +483,9 @@ impl Supervisor {
             return Err(ServiceError::AlreadyExists { name: name(), state });
         }
         match self.core.limits.max_services {
-            Some(limit) if self.slots.len() >= limit => Err(ServiceError::TooManyServices { name: name(), limit }),
+            Some(limit) if self.slots.len() >= limit => {
+                Err(ServiceError::TooManyServices { name: name(), limit })
+            }
             _ => Ok(()),
         }
     }

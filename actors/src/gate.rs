@@ -27,6 +27,9 @@
 //! commit would land after close had returned. `--cfg tenure_toy_gate` builds that mistake on purpose; the
 //! loom model and the two-thread storm must both fail on it.
 
+#[cfg(all(test, tenure_loom))]
+mod model;
+
 use crate::sync::{AtomicU64, Notify, Ordering};
 
 const CLOSED: u64 = 1;

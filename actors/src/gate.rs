@@ -29,6 +29,10 @@
 
 #[cfg(all(test, tenure_loom))]
 mod model;
+#[cfg(all(test, not(tenure_loom)))]
+mod storm;
+#[cfg(all(test, not(tenure_loom)))]
+mod tests;
 
 use crate::sync::{AtomicU64, Notify, Ordering};
 

@@ -83,7 +83,7 @@ impl Gate {
     /// The mistake this module exists to prevent: a plain load, then the effect.
     #[cfg(tenure_toy_gate)]
     pub(crate) fn enter(&self) -> Result<Pass<'_>, Turned> {
-        if self.is_closed() {
+        if self.word.load(Ordering::Acquire) & CLOSED != 0 {
             return Err(Turned::Closed);
         }
         // Counted all the same, so that the only thing the toy gets wrong is the promise.
@@ -94,15 +94,6 @@ impl Gate {
     /// Lets no further effect begin. Idempotent. Returns how many are still in flight.
     pub(crate) fn close(&self) -> u64 {
         in_flight(self.word.fetch_or(CLOSED, Ordering::AcqRel))
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.word.load(Ordering::Acquire) & CLOSED != 0
-    }
-
-    /// How many effects are in flight.
-    pub(crate) fn in_flight(&self) -> u64 {
-        in_flight(self.word.load(Ordering::Acquire))
     }
 
     /// How many effects ever began, those in flight included. Final once the gate is closed.

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 
 use super::*;
 
-const MOST_IN_FLIGHT: usize = 32_767;
+const MOST_IN_FLIGHT: u64 = 32_767;
 
 #[test]
 fn a_closed_gate_refuses_and_counts_nothing() {
@@ -15,20 +15,20 @@ fn a_closed_gate_refuses_and_counts_nothing() {
     drop(gate.enter().unwrap());
     gate.close();
     assert_eq!(gate.enter().unwrap_err(), Turned::Closed);
-    assert_eq!((gate.in_flight(), gate.begun()), (0, 1));
+    assert_eq!(fields(&gate), Fields { begun: 1, in_flight: 0, closed: true });
 }
 
 #[test]
 fn close_is_idempotent_and_tells_how_many_are_inside() {
     let gate = Gate::new();
     let passes: [Pass<'_>; 2] = array::from_fn(|_| gate.enter().unwrap());
-    assert!(!gate.is_closed());
+    assert_eq!(fields(&gate), Fields { begun: 2, in_flight: 2, closed: false });
     assert_eq!(gate.close(), 2);
     assert_eq!(gate.close(), 2);
-    assert!(gate.is_closed());
+    assert_eq!(fields(&gate), Fields { begun: 2, in_flight: 2, closed: true });
     drop(passes);
     assert_eq!(gate.close(), 0);
-    assert_eq!((gate.in_flight(), gate.begun()), (0, 2));
+    assert_eq!(fields(&gate), Fields { begun: 2, in_flight: 0, closed: true });
 }
 
 #[test]
@@ -43,8 +43,7 @@ fn a_full_gate_refuses_until_somebody_leaves() {
     let gate = Gate::new();
     let mut passes: Vec<_> = (0..MOST_IN_FLIGHT).map(|_| gate.enter().unwrap()).collect();
     assert_eq!(gate.enter().unwrap_err(), Turned::Full);
-    assert_eq!(gate.in_flight(), MOST_IN_FLIGHT as u64);
-    assert_eq!(gate.begun(), MOST_IN_FLIGHT as u64);
+    assert_eq!(fields(&gate), Fields { begun: MOST_IN_FLIGHT, in_flight: MOST_IN_FLIGHT, closed: false });
 
     drop(passes.pop());
     passes.push(gate.enter().unwrap());
@@ -53,8 +52,7 @@ fn a_full_gate_refuses_until_somebody_leaves() {
     gate.close();
     assert_eq!(gate.enter().unwrap_err(), Turned::Closed);
     drop(passes);
-    assert!(gate.is_drained());
-    assert_eq!(gate.begun(), MOST_IN_FLIGHT as u64 + 1);
+    assert_eq!(fields(&gate), Fields { begun: MOST_IN_FLIGHT + 1, in_flight: 0, closed: true });
 }
 
 #[test]
@@ -62,10 +60,9 @@ fn begun_wraps_without_touching_the_other_fields() {
     let most_begun = u64::MAX >> BEGUN_SHIFT;
     let gate = Gate { word: AtomicU64::new(most_begun << BEGUN_SHIFT), drained: Notify::default() };
     let pass = gate.enter().unwrap();
-    assert_eq!((gate.begun(), gate.in_flight(), gate.is_closed()), (0, 1, false));
+    assert_eq!(fields(&gate), Fields { begun: 0, in_flight: 1, closed: false });
     drop(pass);
-    gate.close();
-    assert_eq!((gate.begun(), gate.is_drained()), (0, true));
+    assert_eq!(fields(&gate), Fields { begun: 0, in_flight: 0, closed: false });
 }
 
 #[test]
@@ -103,6 +100,18 @@ fn dropping_a_waiter_loses_nothing_for_the_next() {
     drop(woken);
 
     assert!(wakes.poll(&mut pin!(gate.drained())));
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Fields {
+    begun: u64,
+    in_flight: u64,
+    closed: bool,
+}
+
+fn fields(gate: &Gate) -> Fields {
+    let word = gate.word.load(Ordering::Acquire);
+    Fields { begun: gate.begun(), in_flight: in_flight(word), closed: word & CLOSED != 0 }
 }
 
 /// Counts how often a waiter was woken.

@@ -29,7 +29,7 @@ fn no_effect_is_in_progress_or_begins_after_close_returned() {
             storm.close(&runtime, head_start)
         });
         let place = format!("seed {SEED:#x}, round {round}");
-        assert_eq!(storm.late.load(Ordering::Relaxed), 0, "effects were late for close, {place}");
+        assert_eq!(storm.late.load(Ordering::Relaxed), 0, "effects ended after close had returned, {place}");
         assert!(!at_close.in_progress, "an effect was in progress after close had returned, {place}");
         let ran = storm.ran.load(Ordering::Relaxed);
         assert_eq!(at_close.ran, ran, "an effect ran after close had returned, {place}");

@@ -142,14 +142,16 @@ impl Actor for Wrapper {
                     Err(error) => ExitReason::Failed(error.into()),
                 }
             }
-            SupervisionEvent::ActorTerminated(_, Some(actor_state), _) => {
+            SupervisionEvent::ActorTerminated(_, Some(actor_state), reason) => {
                 match contain::call(move || drop(actor_state)) {
                     Err(panic) => ExitReason::Panicked(panic.0),
+                    // Killed between two messages: ractor keeps the state and tells it by the reason alone.
+                    Ok(()) if reason.as_deref() == Some("killed") => cut_off(child),
                     Ok(()) if child.is_told_to_stop() => ExitReason::Stopped,
                     Ok(()) => ExitReason::Completed,
                 }
             }
-            // Without its state: it was killed.
+            // Without its state: it was killed while it handled a message.
             SupervisionEvent::ActorTerminated(_, None, _) => cut_off(child),
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };

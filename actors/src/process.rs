@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::child::Child;
+use crate::contain;
 use crate::event::StopReason;
 use crate::exit::{ExitReason, ProcessResult};
 use crate::generation::core::Core;
@@ -202,6 +203,13 @@ impl ProcessSpec {
             child.set_fence(fence);
         }
         self.leases.drain(..).for_each(|lease| child.hold(lease));
+    }
+
+    /// Drops what is not started: its leases first, then what it brought along, which may panic.
+    pub(crate) fn discard(self) {
+        let Self { leases, body, .. } = self;
+        drop(leases);
+        drop(contain::call(move || drop(body)));
     }
 }
 

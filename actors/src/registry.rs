@@ -328,6 +328,8 @@ async fn start(
     match admit(core, id, &mut process) {
         Err(error) => {
             refused(core, &error);
+            // Before the answer: whoever hears of it can reserve again at once (contract, C2).
+            process.discard();
             drop(reply.send(Err(error)));
         }
         Ok(child) => {

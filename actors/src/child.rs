@@ -197,9 +197,14 @@ impl Child {
     fn repeat_orders(&self) {
         if self.kill_reason().is_some() {
             self.send_kill();
-        } else if self.is_told_to_stop() {
+        } else if self.is_told_to_stop() || self.is_removed_object() {
             self.send_stop();
         }
+    }
+
+    /// Nothing of a removed object runs in its actor; there is no end of its own to wait for.
+    fn is_removed_object(&self) -> bool {
+        self.kind == ProcessKind::Object && !self.is_bound()
     }
 
     /// The start succeeded. Binds the id, unless its removal was requested meanwhile.
@@ -247,8 +252,7 @@ impl Child {
             self.unbound(self.trail().last);
             self.revoke();
             self.changed.notify_waiters();
-            if self.kind == ProcessKind::Object {
-                // Nothing of an object runs in its actor; there is no end of its own to wait for.
+            if self.is_removed_object() {
                 self.send_stop();
             }
         }
@@ -322,6 +326,8 @@ impl Child {
         self.give_up_id();
         self.release_leases();
         let _ = self.exit.set(exit);
+        // Again: what was left with the child since then saw no end yet, and relies on this.
+        self.release_leases();
         self.changed.notify_waiters();
         self.core.ended(self, never_started);
     }

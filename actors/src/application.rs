@@ -380,8 +380,9 @@ async fn open(
     epoch: Epoch,
     (myself, cause): (&ActorRef<ApplicationMessage>, Cause),
 ) -> Result<Arc<Core>, ActorProcessingErr> {
-    let core = generation::open(shared, epoch, spec.generation.clone(), myself.get_cell(), cause).await?;
+    // First: a generation that fails while it opens leaves its epoch, which nobody may then enter again.
     shared.current_epoch.store(epoch.get(), Ordering::Release);
+    let core = generation::open(shared, epoch, spec.generation.clone(), myself.get_cell(), cause).await?;
     published.latest.send_replace(Some(Generation::new(Arc::clone(&core))));
     Ok(core)
 }

@@ -189,6 +189,7 @@ impl Application {
                 },
                 _ = latest.changed() => {}
                 _ = ready.wait_for(|ready| *ready) => return Ok(()),
+                () = closed_on_purpose(&current) => return Ok(()),
             }
         }
     }
@@ -279,6 +280,14 @@ impl Application {
 impl fmt::Debug for Application {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Application").field("current", &self.current()).finish()
+    }
+}
+
+/// Completes if the generation is closed without having failed: nobody will open another in its stead.
+async fn closed_on_purpose(generation: &Generation) {
+    match generation.core().closing.outcome().await {
+        Ok(report) if matches!(report.reason, CloseReason::Failed(_)) => std::future::pending().await,
+        Ok(_) | Err(_) => {}
     }
 }
 

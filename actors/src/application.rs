@@ -236,10 +236,12 @@ impl Application {
     /// # Errors
     /// [`CloseError::Inside`] when one of its own processes asks: the close goes on without it waiting.
     pub async fn close(&self) -> Result<Arc<CloseReport>, CloseError> {
-        let current = self.current();
-        if self.call(ApplicationMessage::Close).await.is_none() || !inside::is_inside(current.core()) {
-            self.ended().await;
+        let ending = self.call(ApplicationMessage::Close).await.unwrap_or_default();
+        // Also one that was replaced and still drains: the end of the application waits for it.
+        if let Some(own) = ending.iter().find(|generation| inside::is_inside(generation.core())) {
+            return Err(CloseError::Inside { epoch: own.epoch() });
         }
+        self.ended().await;
         self.current().closed().await
     }
 
@@ -310,8 +312,8 @@ fn check(spec: &GenerationSpec) -> Result<(), OpenError> {
 pub(crate) enum ApplicationMessage {
     /// Answers the generation that was replaced, once its successor is open.
     Replace(Option<Box<GenerationSpec>>, oneshot::Sender<Generation>),
-    /// Answers when the close has begun.
-    Close(oneshot::Sender<()>),
+    /// Answers when the close has begun, with the generations that it waits for.
+    Close(oneshot::Sender<Vec<Generation>>),
     Failed(Epoch, Cause),
     /// The back-off after the failure of this epoch is over.
     Reopen(Epoch, Cause),
@@ -461,20 +463,24 @@ impl State {
         }
     }
 
-    fn close(&mut self, myself: &ActorRef<ApplicationMessage>, reply: oneshot::Sender<()>) {
+    fn close(&mut self, myself: &ActorRef<ApplicationMessage>, reply: oneshot::Sender<Vec<Generation>>) {
         let order = CloseOrder { reason: CloseReason::ApplicationClosed, cause: None };
         self.current.core().begin_close(order);
-        let _ = reply.send(());
+        let _ = reply.send(self.ending());
         if !self.is_closing {
             self.finish(myself, ApplicationEnd::Closed);
         }
     }
 
+    /// The generations whose close the end of the application waits for.
+    fn ending(&self) -> Vec<Generation> {
+        self.closing.iter().chain([&self.current]).cloned().collect()
+    }
+
     /// Publishes the end once every generation is closed, and ends this actor.
     fn finish(&mut self, myself: &ActorRef<ApplicationMessage>, end: ApplicationEnd) {
         self.is_closing = true;
-        let mut closing = std::mem::take(&mut self.closing);
-        closing.push(self.current.clone());
+        let closing = self.ending();
         let (published, myself) = (Arc::clone(&self.published), myself.clone());
         tasks::spawn(async move {
             for generation in closing {

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::contain;
 use crate::event::{ActorName, Cause, ChildName, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason, PanicText};
 use crate::gate::Gate;
@@ -106,6 +107,14 @@ mod order {
     pub(super) const CUT: u8 = 8;
     /// Somebody ends this child, or has.
     pub(super) const END: u8 = 16;
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // The last who knew of it may be an actor of the kernel; the object's own drop may panic.
+        let object = self.object.take();
+        drop(contain::call(move || drop(object)));
+    }
 }
 
 impl Child {

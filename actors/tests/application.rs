@@ -4,6 +4,9 @@
 #[path = "support/bench.rs"]
 mod bench;
 
+#[path = "support/traced.rs"]
+mod traced;
+
 #[path = "application/opening.rs"]
 mod opening;
 

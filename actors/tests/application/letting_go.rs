@@ -3,10 +3,33 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tenure_actors::{Application, GenerationSpec, Heard, ProcessSpec, Resource, Subscription};
+use tenure_actors::{
+    Application, GenerationSpec, Heard, ManagedProcess, ProcessContext, ProcessResult, ProcessSpec, Resource,
+    Subscription,
+};
 
-use crate::bench::{self, Plain, Worker, request};
+use crate::bench::{self, Worker, request};
 use crate::opening::service;
+
+/// An object that does not keep its context: one that does holds itself.
+#[derive(Debug)]
+struct Plain;
+
+impl Plain {
+    fn new() -> Arc<Self> {
+        Arc::new(Self)
+    }
+
+    fn spec(self: &Arc<Self>) -> ProcessSpec {
+        ProcessSpec::object("plain", Arc::clone(self))
+    }
+}
+
+impl ManagedProcess for Plain {
+    async fn start(self: Arc<Self>, _: ProcessContext) -> ProcessResult {
+        Ok(())
+    }
+}
 
 /// Completes when nothing of the application is left; the journal lives as long as anything does.
 async fn gone(mut events: Subscription) -> bool {
@@ -90,5 +113,32 @@ async fn app_an_ended_process_lets_go_of_its_object() {
     tokio::task::yield_now().await;
     assert!(watched.upgrade().is_none(), "{:?}", watched.upgrade());
     drop(other);
+    bench::close(&application).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn app_an_object_that_panics_in_its_last_drop_harms_nobody() {
+    struct Rude;
+    impl ManagedProcess for Rude {
+        async fn start(self: Arc<Self>, _: ProcessContext) -> ProcessResult {
+            Ok(())
+        }
+    }
+    impl Drop for Rude {
+        fn drop(&mut self) {
+            panic!("told to panic in drop");
+        }
+    }
+    let application = bench::open().await;
+    let generation = application.current();
+    let spec = ProcessSpec::object("rude", Arc::new(Rude));
+    let process = generation.registry().start("x", spec).await.unwrap();
+    process.close().await;
+    drop(process);
+    let other = generation.registry().start("x", bench::waiting()).await;
+    tokio::task::yield_now().await;
+    assert!(other.is_ok() && generation.is_open(), "{other:?}");
+    let last = ProcessSpec::object("rude", Arc::new(Rude));
+    generation.registry().start("y", last).await.unwrap();
     bench::close(&application).await;
 }

@@ -113,7 +113,7 @@ impl Lines {
     fn listen(&self, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
         let subscriber =
             tracing_subscriber::fmt().with_writer(self.clone()).with_max_level(level).without_time();
-        tracing::subscriber::set_default(subscriber.with_ansi(false).finish())
+        crate::traced::listen(subscriber.with_ansi(false).finish())
     }
 
     #[track_caller]
@@ -135,7 +135,7 @@ async fn app_tracing_is_told_what_the_journal_tells() {
     faults::fail_registry(&application.current(), "boom");
     application.current().closed().await.unwrap();
     bench::close(&application).await;
-    lines.assert_has("INFO", &["tenure", "generation=1", "verb=open"]);
+    lines.assert_has("INFO", &["tenure: actor=app verb=open", "g1 epoch 1"]);
     lines.assert_has("DEBUG", &["generation=1", "actor=registry#1", "verb=bind", "x to waiting#1, epoch 1"]);
     lines.assert_has("WARN", &["actor=registry#1", "verb=fail", "boom"]);
     lines.assert_has("INFO", &["verb=closed", "reason failed"]);

@@ -24,7 +24,7 @@ pub(crate) fn on_event(seen: impl Fn(&str) + Send + Sync + 'static) -> tracing::
             (self.0)(&text.0);
         }
     }
-    tracing::subscriber::set_default(tracing_subscriber::registry().with(Hook(seen)))
+    crate::traced::listen(tracing_subscriber::registry().with(Hook(seen)))
 }
 
 /// Tries until the operation can be reserved, then starts the same id: it must be free.

@@ -177,8 +177,10 @@ impl Supervisor {
     /// Takes the next step, if it is ours to take: once the generation is sealed its closer is in charge.
     pub(crate) fn advance(&mut self) {
         if self.core.is_sealed() {
-            self.give_up_replies();
-        } else if !self.stop_next() {
+            // Nothing is published any more: the closer clears the list, which holds children.
+            return self.give_up_replies();
+        }
+        if !self.stop_next() {
             while let Some(index) = self.next_to_start() {
                 self.start(index);
             }

@@ -1,4 +1,5 @@
 //! The supervision kernel of tenure.
 
 mod gate;
+pub mod rules;
 mod sync;

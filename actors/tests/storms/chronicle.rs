@@ -43,7 +43,13 @@ pub(crate) fn read(world: &World, events: &[Arc<Event>]) {
         chronicle.read(world, event);
         chronicle.order(world, event);
         if world.faults.lock().len() > before {
-            world.fault(format!("  by event {} of {}: {} {}", last, event.actor, event.kind.verb(), event.kind));
+            world.fault(format!(
+                "  by event {} of {}: {} {}",
+                last,
+                event.actor,
+                event.kind.verb(),
+                event.kind
+            ));
         }
     }
     for (name, life) in &chronicle.lives {
@@ -65,9 +71,9 @@ fn subject(event: &Event) -> Option<String> {
         _ => None,
     };
     match &event.kind {
-        EventKind::Started { child } | EventKind::StopSent { child, .. } | EventKind::Killed { child, .. } => {
-            of_actor(child)
-        }
+        EventKind::Started { child }
+        | EventKind::StopSent { child, .. }
+        | EventKind::Killed { child, .. } => of_actor(child),
         EventKind::Admitted { child, .. }
         | EventKind::Bound { child, .. }
         | EventKind::Unbound { child, .. }
@@ -124,7 +130,9 @@ impl Chronicle {
                 life.admitted += 1;
                 world.check(life.started == 0, || format!("{name} was started before it was admitted"));
                 let before = ids.insert((child.epoch.get(), process.to_string()), name.clone());
-                world.check(!exact || before.is_none(), || format!("{process} is had by {before:?} and {name}"));
+                world.check(!exact || before.is_none(), || {
+                    format!("{process} is had by {before:?} and {name}")
+                });
             }
             EventKind::Started { .. } => {
                 life.started += 1;

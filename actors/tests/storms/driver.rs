@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use tenure_actors::{
     Application, CloseError, ExitReason, Generation, GenerationSpec, OperationLease, OperationRequest,
-    ProcessContext, ProcessHandle, ProcessState, ReplaceError, ReserveError, StartError, StartFailure, faults,
+    ProcessContext, ProcessHandle, ProcessState, ReplaceError, ReserveError, StartError, StartFailure,
+    faults,
 };
 
 use crate::script::{Crash, Part, Plan, Script, Step, Then, Whose, Wish};
@@ -129,7 +130,7 @@ fn find(world: &World, generation: &Generation, id: usize, whose: Whose) -> Opti
         Whose::Current => generation.registry().lookup(&name(id)),
         Whose::Old => {
             let records = world.records.lock();
-            records.iter().filter(|record| record.id == name(id)).find_map(|record| record.handle())
+            records.iter().filter(|record| record.id == name(id)).find_map(|record| world.handle(record))
         }
     }
 }
@@ -155,9 +156,10 @@ pub(crate) async fn start(
         Ok(handle) => {
             registered(world, generation, &record, &handle);
             let (watching, generation, watched) = (Arc::clone(world), generation.clone(), handle.clone());
-            let record = Arc::clone(&record);
-            world.beside(async move { watch(&watching, &generation, &record, &watched, owner).await });
-            Answer::Started(handle)
+            let of = Arc::clone(&record);
+            world.beside(async move { watch(&watching, &generation, &of, &watched, owner).await });
+            world.handles.lock().insert(record.number, handle);
+            Answer::Started
         }
         Err(error) => {
             let found = generation.registry().get::<Subject>(id);
@@ -165,7 +167,8 @@ pub(crate) async fn start(
             world.check(!is_it, || format!("{record} is found after its start was refused"));
             if let Some(owner) = owner {
                 let active = generation.operations().get(owner.operation.as_str());
-                world.check(active.as_ref() != Some(&owner), || format!("{record} holds its operation still"));
+                world
+                    .check(active.as_ref() != Some(&owner), || format!("{record} holds its operation still"));
             }
             refused(&error)
         }
@@ -221,10 +224,13 @@ async fn watch(
 ) {
     let exit = handle.ended().await;
     let found = generation.registry().lookup(&record.id);
-    world.check(found.is_none_or(|found| !same(&found, handle)), || format!("{record} is found after its end"));
+    world.check(found.is_none_or(|found| !same(&found, handle)), || {
+        format!("{record} is found after its end")
+    });
     if let Some(owner) = owner {
         let active = generation.operations().get(owner.operation.as_str());
-        world.check(active.as_ref() != Some(&owner), || format!("{record} has ended and holds its operation"));
+        world
+            .check(active.as_ref() != Some(&owner), || format!("{record} has ended and holds its operation"));
     }
     world.check(!handle.remove() && handle.state().is_none(), || format!("{record} is bound after its end"));
     record.revoked.store(true, Ordering::SeqCst);
@@ -276,7 +282,9 @@ pub(crate) async fn close_process(world: &World, handle: ProcessHandle) {
     record.closing.store(true, Ordering::SeqCst);
     let exit = handle.close().await;
     record.revoked.store(true, Ordering::SeqCst);
-    world.check(handle.exit().is_some() && handle.state().is_none(), || format!("{record}: closed, {handle:?}"));
+    world.check(handle.exit().is_some() && handle.state().is_none(), || {
+        format!("{record}: closed, {handle:?}")
+    });
     world.check(!matches!(exit, ExitReason::Abandoned), || format!("{record} was abandoned"));
 }
 
@@ -392,10 +400,13 @@ fn release(world: &World, generation: &Generation, which: usize) {
     let released = held.lease.release();
     let operation = held.lease.registration();
     world.check(stood || !released, || format!("{operation} was released twice"));
-    world.check(!held.lease.is_held() && !held.lease.release(), || format!("{operation} stands after its release"));
+    world.check(!held.lease.is_held() && !held.lease.release(), || {
+        format!("{operation} stands after its release")
+    });
     if generation.epoch().get() == held.epoch {
         let active = generation.operations().get(operation.operation.as_str());
-        world.check(active.as_ref() != Some(operation), || format!("{operation} is active after its release"));
+        world
+            .check(active.as_ref() != Some(operation), || format!("{operation} is active after its release"));
     }
     if world.timing == crate::script::Timing::Virtual {
         let ours = usize::from(released && generation.epoch().get() == held.epoch);

@@ -277,8 +277,7 @@ fn plan(dice: &mut Dice, timing: Timing) -> Plan {
         (1, Start::Hangs),
         (1, Start::RemovesItself),
     ];
-    let ends =
-        [(4, End::Completes), (1, End::Fails), (1, End::Panics), (8, End::Waits), (2, End::IsDeaf)];
+    let ends = [(4, End::Completes), (1, End::Fails), (1, End::Panics), (8, End::Waits), (2, End::IsDeaf)];
     let leaves = [
         (8, Leave::AtOnce),
         (3, Leave::Slowly(wait)),

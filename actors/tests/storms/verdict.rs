@@ -19,14 +19,15 @@ pub(crate) async fn reach(world: &Arc<World>, application: &Application) {
     for record in world.records.lock().iter() {
         judge(world, record);
     }
-    let stale = world.leases.lock().iter().filter(|held| held.lease.is_held() || held.lease.release()).count();
+    let stale =
+        world.leases.lock().iter().filter(|held| held.lease.is_held() || held.lease.release()).count();
     world.check(stale == 0, || format!("{stale} leases stand after the close"));
     // Handles hold what they name; without them all that is left is what the kernel holds.
-    world.records.lock().clear();
+    world.handles.lock().clear();
     world.generations.lock().clear();
     drop(generations);
     let emptied = tokio::time::timeout(std::time::Duration::from_secs(60), world.deserted()).await;
-    world.check(emptied.is_ok(), || format!("{} futures, objects or actor states leak", world.live()));
+    world.check(emptied.is_ok(), || format!("not dropped: {:?}", world.alive()));
 }
 
 fn nothing_is_left(world: &World, generation: &Generation) {
@@ -83,7 +84,7 @@ fn commits(world: &World, report: &CloseReport) {
 fn starts(world: &World, report: &CloseReport) {
     let records = world.records.lock();
     let mut of_epoch = records.iter().filter(|record| record.epoch == report.epoch.get());
-    let started = of_epoch.clone().filter(|record| record.handle().is_some()).count();
+    let started = of_epoch.clone().filter(|record| world.handle(record).is_some()).count();
     // Nobody heard what became of these.
     let unknown = of_epoch.clone().filter(|record| record.is_unknown()).count();
     let counted = usize::try_from(report.started).expect("a small number");
@@ -98,13 +99,6 @@ fn starts(world: &World, report: &CloseReport) {
 }
 
 impl Record {
-    pub(crate) fn handle(&self) -> Option<ProcessHandle> {
-        match self.answer.get() {
-            Some(Answer::Started(handle)) => Some(handle.clone()),
-            _ => None,
-        }
-    }
-
     /// Killed before it could answer, or its caller went away.
     fn is_unknown(&self) -> bool {
         matches!(self.answer.get(), Some(Answer::Killed) | None)
@@ -133,7 +127,10 @@ fn judge(world: &World, record: &Record) {
             });
         }
         Some(Answer::Killed) => {}
-        Some(Answer::Started(handle)) => judge_started(world, record, handle, (starts, closes)),
+        Some(Answer::Started) => {
+            let handle = world.handle(record).expect("a started process has a handle");
+            judge_started(world, record, &handle, (starts, closes));
+        }
     }
 }
 
@@ -146,14 +143,15 @@ fn judge_started(world: &World, record: &Record, handle: &ProcessHandle, (starts
     world.check(!matches!(exit, ExitReason::Abandoned | ExitReason::NeverStarted), || {
         format!("{record} was started and ended {exit}")
     });
+    if record.plan.kind != ProcessKind::Object {
+        return;
+    }
     if killed {
         let patience = record.plan.patience;
         world.check(closes == 0 || patience != Some(Patience::Kill), || {
             format!("{record} was to be killed without a word, but closed")
         });
-        return;
-    }
-    if record.plan.kind == ProcessKind::Object {
+    } else {
         let wanted = usize::from(!matches!(exit, ExitReason::Removed));
         world.check(closes == wanted, || format!("{record} ended {exit} after {closes} closes"));
     }

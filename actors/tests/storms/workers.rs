@@ -1,5 +1,6 @@
 //! Processes of the three kinds that live by a plan.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,8 @@ use crate::world::{Guard, Record, World};
 /// A process to be started, by its plan.
 pub(crate) fn spec(world: &Arc<World>, record: &Arc<Record>) -> ProcessSpec {
     let crew = Crew { world: Arc::clone(world), record: Arc::clone(record) };
-    let (role, guard) = (format!("r{}", record.number), world.guard());
+    let role = format!("r{}", record.number);
+    let guard = world.guard(format!("the code of {record}"));
     let spec = match record.plan.kind {
         ProcessKind::Function => ProcessSpec::function(role, move |context| async move {
             let _guard = guard;
@@ -27,7 +29,7 @@ pub(crate) fn spec(world: &Arc<World>, record: &Arc<Record>) -> ProcessSpec {
             ProcessSpec::object(role, Arc::new(Subject { crew, context: Arc::default(), _guard: guard }))
         }
         ProcessKind::Actor => {
-            let state = world.guard();
+            let state = world.guard(format!("the state of {record}"));
             ProcessSpec::actor(role, Player { crew, _guard: guard }, move |context| (context, state))
         }
     };
@@ -39,7 +41,7 @@ pub(crate) fn spec(world: &Arc<World>, record: &Arc<Record>) -> ProcessSpec {
 
 /// Panics without the noise of the panic hook.
 fn quiet_panic() -> ! {
-    std::panic::resume_unwind(Box::new("as the script says"))
+    resume_unwind(Box::new("as the script says"))
 }
 
 #[derive(Clone)]
@@ -180,10 +182,18 @@ impl Crew {
     }
 
     fn commit_that_panics(&self, context: &ProcessContext) {
-        self.account(context.commit(|| {
-            self.world.effect(&self.record);
-            quiet_panic();
+        let committed = catch_unwind(AssertUnwindSafe(|| {
+            context.commit(|| {
+                self.world.effect(&self.record);
+                quiet_panic();
+            })
         }));
+        match committed {
+            Ok(committed) => self.account(committed),
+            // The worker of an object goes on: it has more to show after its close.
+            Err(_) if self.record.plan.kind == ProcessKind::Object => {}
+            Err(panic) => resume_unwind(panic),
+        }
     }
 
     async fn commit_async(&self, context: &ProcessContext, length: Option<u64>) {

@@ -18,13 +18,15 @@ pub(crate) struct World {
     pub(crate) timing: Timing,
     pub(crate) accounts: Mutex<Accounts>,
     pub(crate) records: Mutex<Vec<Arc<Record>>>,
+    /// By the number of the record. Not in the record: a process holds its record, a handle its process.
+    pub(crate) handles: Mutex<BTreeMap<usize, ProcessHandle>>,
     pub(crate) leases: Mutex<Vec<Held>>,
     /// Keys of every reservation that was made, by its owner.
     pub(crate) keys: Mutex<HashMap<String, Vec<String>>>,
     pub(crate) generations: Mutex<BTreeMap<u64, Generation>>,
     pub(crate) faults: Mutex<Vec<String>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    live: watch::Sender<usize>,
+    live: watch::Sender<BTreeMap<usize, String>>,
     next: AtomicUsize,
 }
 
@@ -76,7 +78,7 @@ pub(crate) struct Record {
 }
 
 pub(crate) enum Answer {
-    Started(ProcessHandle),
+    Started,
     /// Before anything of it ran.
     Refused(String),
     Failed(String),
@@ -84,11 +86,11 @@ pub(crate) enum Answer {
 }
 
 /// Alive as long as what holds it; all of them are gone in the end.
-pub(crate) struct Guard(watch::Sender<usize>);
+pub(crate) struct Guard(watch::Sender<BTreeMap<usize, String>>, usize);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.send_modify(|live| *live -= 1);
+        self.0.send_modify(|live| drop(live.remove(&self.1)));
     }
 }
 
@@ -98,12 +100,13 @@ impl World {
             timing,
             accounts: Mutex::default(),
             records: Mutex::default(),
+            handles: Mutex::default(),
             leases: Mutex::default(),
             keys: Mutex::default(),
             generations: Mutex::default(),
             faults: Mutex::default(),
             tasks: Mutex::default(),
-            live: watch::Sender::new(0),
+            live: watch::Sender::new(BTreeMap::new()),
             next: AtomicUsize::new(1),
         })
     }
@@ -122,18 +125,19 @@ impl World {
         self.next.fetch_add(1, Ordering::SeqCst)
     }
 
-    pub(crate) fn guard(&self) -> Guard {
-        self.live.send_modify(|live| *live += 1);
-        Guard(self.live.clone())
+    pub(crate) fn guard(&self, what: String) -> Guard {
+        let number = self.number();
+        self.live.send_modify(|live| drop(live.insert(number, what)));
+        Guard(self.live.clone(), number)
     }
 
     /// Completes when no guard is alive.
     pub(crate) async fn deserted(&self) {
-        self.live.subscribe().wait_for(|live| *live == 0).await.expect("the world holds the sender");
+        self.live.subscribe().wait_for(BTreeMap::is_empty).await.expect("the world holds the sender");
     }
 
-    pub(crate) fn live(&self) -> usize {
-        *self.live.borrow()
+    pub(crate) fn alive(&self) -> Vec<String> {
+        self.live.borrow().values().cloned().collect()
     }
 
     /// Virtual milliseconds on a paused clock; as many turns in real time, where nothing sleeps.
@@ -189,6 +193,10 @@ impl World {
         });
         self.records.lock().push(Arc::clone(&record));
         record
+    }
+
+    pub(crate) fn handle(&self, record: &Record) -> Option<ProcessHandle> {
+        self.handles.lock().get(&record.number).cloned()
     }
 
     /// The record of a process, which its role names.

@@ -10,9 +10,8 @@
 //! 3. *No effect begins after the end was announced.* The gate is closed first.
 
 use std::any::Any;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use ractor::ActorCell;
@@ -20,7 +19,6 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::contain;
 use crate::event::{ActorName, Cause, ChildName, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason, PanicText};
 use crate::gate::Gate;
@@ -45,10 +43,18 @@ pub(crate) struct Child {
     /// Woken at every change that somebody may wait for: settled, told to stop, cut off, ended.
     changed: Notify,
     exit: OnceLock<ExitReason>,
-    /// The concrete object: an `Arc<T>` of an object, the `ActorRef<M>` of an actor.
-    object: OnceLock<Arc<dyn Any + Send + Sync>>,
+    concrete: OnceLock<Concrete>,
     tasks: Mutex<Tasks>,
     extras: OnceLock<Box<Extras>>,
+}
+
+/// What a plugin finds again.
+enum Concrete {
+    /// Weak: the wrapper holds the object while the process lives. Most objects keep their context, and the
+    /// context this child: held from here, neither would ever be let go of.
+    Object(Weak<dyn Any + Send + Sync>),
+    /// The `ActorRef<M>` of an actor.
+    Actor(Arc<dyn Any + Send + Sync>),
 }
 
 /// Whether a child is found under its id.
@@ -112,14 +118,6 @@ mod order {
     pub(super) const STOPPED: u8 = 32;
 }
 
-impl Drop for Child {
-    fn drop(&mut self) {
-        // The last who knew of it may be an actor of the kernel; the object's own drop may panic.
-        let object = self.object.take();
-        drop(contain::call(move || drop(object)));
-    }
-}
-
 impl Child {
     pub(crate) fn new(
         core: Arc<Core>,
@@ -141,7 +139,7 @@ impl Child {
             orders: AtomicU8::new(0),
             changed: Notify::new(),
             exit: OnceLock::new(),
-            object: OnceLock::new(),
+            concrete: OnceLock::new(),
             tasks: Mutex::default(),
             extras: OnceLock::new(),
         }
@@ -170,12 +168,20 @@ impl Child {
         self.phase.load(Ordering::Acquire) != phase::UNBOUND
     }
 
-    pub(crate) fn object(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
-        self.object.get()
+    /// The concrete object of an object that lives, the `ActorRef<M>` of an actor.
+    pub(crate) fn concrete(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        match self.concrete.get()? {
+            Concrete::Object(object) => object.upgrade(),
+            Concrete::Actor(actor) => Some(Arc::clone(actor)),
+        }
     }
 
-    pub(crate) fn set_object(&self, object: Arc<dyn Any + Send + Sync>) {
-        let _ = self.object.set(object);
+    pub(crate) fn set_object(&self, object: &Arc<dyn Any + Send + Sync>) {
+        let _ = self.concrete.set(Concrete::Object(Arc::downgrade(object)));
+    }
+
+    pub(crate) fn set_actor(&self, actor: Arc<dyn Any + Send + Sync>) {
+        let _ = self.concrete.set(Concrete::Actor(actor));
     }
 
     // --- its life ---------------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ impl ProcessSpec {
     /// Gives the child what it keeps of this spec.
     pub(crate) fn equip(&mut self, child: &Child) {
         if let Body::Object(object) = &self.body {
-            child.set_object(Arc::clone(object).into_any());
+            child.set_object(&Arc::clone(object).into_any());
         }
         let Some(extras) = self.extras.take() else {
             return;
@@ -312,9 +312,9 @@ impl ProcessIdentity {
     pub(crate) fn is(&self, child: &Arc<Child>) -> bool {
         match &self.0 {
             Identity::Child(own) => Arc::ptr_eq(own, child),
-            Identity::Object(own) => {
-                child.object().is_some_and(|object| std::ptr::addr_eq(Arc::as_ptr(object), Arc::as_ptr(own)))
-            }
+            Identity::Object(own) => child
+                .concrete()
+                .is_some_and(|object| std::ptr::addr_eq(Arc::as_ptr(&object), Arc::as_ptr(own))),
         }
     }
 }
@@ -426,7 +426,7 @@ impl ProcessHandle {
 
 /// The concrete object of a child, if it is of this type.
 pub(crate) fn object_of<T: Send + Sync + 'static>(child: &Child) -> Option<Arc<T>> {
-    child.object().and_then(|object| Arc::clone(object).downcast().ok())
+    child.concrete()?.downcast().ok()
 }
 
 impl fmt::Debug for ProcessHandle {

@@ -359,7 +359,7 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
     };
     // Not linked before its `pre_start` is done: until then only this guard would take it along.
     let unlinked = KillOnDrop(Some(spawned.cell.clone()));
-    child.set_object(spawned.reference);
+    child.set_actor(spawned.reference);
     let outcome = timeout(state.limit, spawned.started).await;
     match outcome {
         Ok(Ok(Ok(handle))) => {

@@ -145,9 +145,10 @@ async fn app_tree_follows_services_and_their_restarts() {
     let mut follower = Follower::new(&application);
     let mut events = application.events();
     crash.open();
-    bench::hear(&mut events, |kind| {
-        matches!(kind, EventKind::Started { child } if child.to_string() == "fragile#2")
-    })
+    bench::hear(
+        &mut events,
+        |kind| matches!(kind, EventKind::Started { child } if child.to_string() == "fragile#2"),
+    )
     .await;
     follower.assert_agrees(application.tree());
     application.current().services().terminate("steady").await.unwrap();
@@ -213,4 +214,18 @@ async fn app_tree_snapshot_and_events_are_the_same_text() {
     assert_eq!(without_patience(application.tree()).to_string(), text);
     bench::close(&application).await;
     assert_eq!(application.tree().to_string(), "app\n`- no open generation\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn app_tree_shows_a_child_once_that_the_snapshot_and_the_events_both_tell_of() {
+    let application = bench::open().await;
+    let recorder = application.journal().record();
+    application.current().registry().start("x", waiting()).await.unwrap();
+    bench::assert_balanced(&application.replace().await.unwrap());
+    application.current().registry().start("x", waiting()).await.unwrap();
+    let snapshot = application.tree();
+    let mut again = snapshot.clone();
+    recorder.events().iter().for_each(|event| again.apply(event));
+    assert_eq!(again, snapshot, "\n{again}\n{snapshot}");
+    bench::close(&application).await;
 }

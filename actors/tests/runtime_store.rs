@@ -225,8 +225,9 @@ async fn reg_r35_make_that_asks_for_its_own_name_ends_at_the_start_bound() {
     let application = bench::open().await;
     let store = application.current().runtime_store();
     let begun = tokio::time::Instant::now();
-    let made = store
-        .get_or_create("a", || async { Ok(store.get_or_create("a", || async { Ok(Arc::new(Other)) }).await?) });
+    let made = store.get_or_create("a", || async {
+        Ok(store.get_or_create("a", || async { Ok(Arc::new(Other)) }).await?)
+    });
     assert!(matches!(made.await, Err(ResourceError::TimedOut { .. })));
     assert_eq!(begun.elapsed(), Limits::default().start_bound);
     assert!(store.get_or_create("a", || async { Ok(Arc::new(Other)) }).await.is_ok());

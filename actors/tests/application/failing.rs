@@ -22,8 +22,11 @@ async fn open(restarts: u32) -> Application {
     Application::open(ApplicationSpec { intensity, backoff: doubling(), ..Default::default() }).await.unwrap()
 }
 
+/// Has one of a generation's own actors fail.
+type Fail = fn(&Generation, &str);
+
 /// Fails the current generation and waits for the next one.
-async fn fail(application: &Application, how: fn(&Generation, &str)) {
+async fn fail(application: &Application, how: Fail) {
     let mut events = application.events();
     how(&application.current(), "boom");
     bench::hear(&mut events, |kind| matches!(kind, EventKind::Opened { .. })).await;
@@ -33,7 +36,7 @@ async fn fail(application: &Application, how: fn(&Generation, &str)) {
 
 #[tokio::test(start_paused = true)]
 async fn app_a_generation_is_replaced_when_any_of_its_own_actors_fails() {
-    let ways: [(&str, fn(&Generation, &str)); 3] = [
+    let ways: [(&str, Fail); 3] = [
         ("registry#1 failed: boom", faults::fail_registry),
         ("operations#1 failed: boom", faults::fail_operations),
         ("g1 failed: ", faults::fail_supervisor),

@@ -91,7 +91,11 @@ async fn app_a_replaced_generation_is_let_go_of() {
         let generation = application.current();
         generation.registry().start(format!("f{round}"), function).await.unwrap();
         generation.registry().start(format!("o{round}"), object.spec()).await.unwrap();
-        generation.runtime_store().get_or_create("kept", || async { Ok(Arc::new(Kept(token))) }).await.unwrap();
+        generation
+            .runtime_store()
+            .get_or_create("kept", || async { Ok(Arc::new(Kept(token))) })
+            .await
+            .unwrap();
         bench::assert_balanced(&application.replace().await.unwrap());
     }
     assert!(watched.iter().all(|token| token.upgrade().is_none()));

@@ -96,8 +96,7 @@ async fn app_open_answers_although_a_service_closed_its_generation_meanwhile() {
 #[tokio::test(start_paused = true)]
 async fn app_epochs_begin_where_the_host_says() {
     let first_epoch = Epoch::new(41).unwrap();
-    let application =
-        Application::open(ApplicationSpec { first_epoch, ..Default::default() }).await.unwrap();
+    let application = Application::open(ApplicationSpec { first_epoch, ..Default::default() }).await.unwrap();
     assert_eq!(application.current().epoch(), first_epoch);
     assert_eq!(application.replace().await.unwrap().epoch, first_epoch);
     assert_eq!(application.current().epoch().get(), 42);

@@ -33,7 +33,10 @@ async fn app_a_slow_reader_is_told_how_many_events_it_missed() {
         Heard::Event(event) => event.id,
         Heard::Missed(missed) => panic!("missed {missed} more"),
     });
-    assert_eq!(kept.collect::<Vec<_>>(), all[all.len() - 4..].iter().map(|event| event.id).collect::<Vec<_>>());
+    assert_eq!(
+        kept.collect::<Vec<_>>(),
+        all[all.len() - 4..].iter().map(|event| event.id).collect::<Vec<_>>()
+    );
     bench::close(&application).await;
 }
 
@@ -119,9 +122,9 @@ impl Lines {
     #[track_caller]
     fn assert_has(&self, level: &str, parts: &[&str]) {
         let text = String::from_utf8(self.0.lock().clone()).unwrap();
-        let found = text.lines().any(|line| {
-            line.trim_start().starts_with(level) && parts.iter().all(|part| line.contains(part))
-        });
+        let found = text
+            .lines()
+            .any(|line| line.trim_start().starts_with(level) && parts.iter().all(|part| line.contains(part)));
         assert!(found, "{level} {parts:?} in\n{text}");
     }
 }
@@ -158,8 +161,7 @@ async fn app_giving_up_is_told_as_an_error() {
     let lines = Lines::default();
     let _listening = lines.listen(tracing::Level::ERROR);
     let intensity = tenure_actors::rules::Intensity::limited(0, 1_000).unwrap();
-    let application =
-        Application::open(ApplicationSpec { intensity, ..Default::default() }).await.unwrap();
+    let application = Application::open(ApplicationSpec { intensity, ..Default::default() }).await.unwrap();
     faults::fail_operations(&application.current(), "boom");
     application.ended().await;
     lines.assert_has("ERROR", &["actor=app", "verb=give-up"]);
@@ -176,8 +178,14 @@ async fn app_the_journal_is_silent_about_nothing_that_was_refused() {
     assert!(!generation.registry().remove("x", &stranger));
     let _held = generation.operations().reserve(request("a", &["k"])).await.unwrap();
     drop(generation.operations().reserve(request("b", &["k"])).await.unwrap_err());
-    let refused = |kind: &EventKind| matches!(kind, EventKind::Refused { .. } | EventKind::UnbindRefused { .. });
-    let told: Vec<_> = recorder.events().iter().filter(|event| refused(&event.kind)).map(|event| event.kind.to_string()).collect();
+    let refused =
+        |kind: &EventKind| matches!(kind, EventKind::Refused { .. } | EventKind::UnbindRefused { .. });
+    let told: Vec<_> = recorder
+        .events()
+        .iter()
+        .filter(|event| refused(&event.kind))
+        .map(|event| event.kind.to_string())
+        .collect();
     assert_eq!(
         told,
         [

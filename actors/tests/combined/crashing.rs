@@ -94,7 +94,10 @@ async fn check(last: Step, crash: Crash, with_process: bool) {
     assert!(exit.is_abnormal(), "{case}");
     assert_eq!(seen.results.get(), usize::from(last >= Step::Committed), "{case}");
     assert_eq!(seen.notices.get(), usize::from(last >= Step::Noticed), "{case}");
-    assert!(generation.registry().lookup("a").is_none() && generation.operations().get("a").is_none(), "{case}");
+    assert!(
+        generation.registry().lookup("a").is_none() && generation.operations().get("a").is_none(),
+        "{case}"
+    );
     let mut steps = terminal_steps(&recorder, "a");
     if !with_process && last < Step::Removed {
         // Its own variable, dropped with it: once all the same.

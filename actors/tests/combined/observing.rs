@@ -105,8 +105,7 @@ async fn sup_c08_once_the_operation_is_gone_the_process_is_gone() {
 async fn sup_c08_both_views_agree_before_during_and_after() {
     let application = bench::open().await;
     let generation = application.current();
-    let views =
-        || (generation.operations().get("a").is_some(), generation.registry().lookup("a").is_some());
+    let views = || (generation.operations().get("a").is_some(), generation.registry().lookup("a").is_some());
     for kind in KINDS {
         assert_eq!(views(), (false, false));
         let process = begin(&application, crate::kinds::process(kind)).await;

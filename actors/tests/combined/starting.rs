@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tenure_actors::{
-    Application, Limits, ManagedProcess, Operations, ProcessContext, ProcessResult, ProcessSpec, ReserveError,
-    StartError,
+    Application, Limits, ManagedProcess, Operations, ProcessContext, ProcessResult, ProcessSpec,
+    ReserveError, StartError,
 };
 
 use crate::bench::{self, Plain, request};
@@ -46,8 +46,8 @@ impl Actor for Faulty {
 fn faulty() -> Vec<ProcessSpec> {
     let objects = [Faulty::Fails, Faulty::Panics, Faulty::Hangs]
         .map(|faulty| ProcessSpec::object("faulty", Arc::new(faulty)));
-    let actors =
-        [Faulty::Fails, Faulty::Panics, Faulty::Hangs].map(|faulty| ProcessSpec::actor("faulty", faulty, |_| ()));
+    let actors = [Faulty::Fails, Faulty::Panics, Faulty::Hangs]
+        .map(|faulty| ProcessSpec::actor("faulty", faulty, |_| ()));
     let arguments = ProcessSpec::actor("faulty", Faulty::Fails, |_| panic!("told to panic"));
     objects.into_iter().chain(actors).chain([arguments]).collect()
 }
@@ -55,7 +55,8 @@ fn faulty() -> Vec<ProcessSpec> {
 /// The plugin's sequence; answers what the user is told.
 async fn accept(application: &Application, process: ProcessSpec) -> Result<(), String> {
     let generation = application.current();
-    let lease = generation.operations().reserve(request("a", &["k"])).await.map_err(|busy| busy.to_string())?;
+    let lease =
+        generation.operations().reserve(request("a", &["k"])).await.map_err(|busy| busy.to_string())?;
     let started = generation.registry().start("a", process.holding(lease)).await;
     started.map(drop).map_err(|error| error.to_string())
 }

@@ -11,7 +11,10 @@ use crate::via::Via;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Reserve { operation: usize, keys: Vec<usize> },
+    Reserve {
+        operation: usize,
+        keys: Vec<usize>,
+    },
     /// The n-th lease of all that were ever made, stale ones included.
     Release(usize),
     Drop(usize),
@@ -68,7 +71,8 @@ impl Model {
     }
 
     fn release(&mut self, lease: usize) -> bool {
-        let Some(id) = self.active.iter().find(|(_, (own, _))| *own == lease).map(|(id, _)| id.clone()) else {
+        let Some(id) = self.active.iter().find(|(_, (own, _))| *own == lease).map(|(id, _)| id.clone())
+        else {
             return false;
         };
         self.active.remove(&id);
@@ -145,7 +149,8 @@ fn op_model_random_sequences_agree_with_the_model_step_by_step() {
     let sequences = (prop::collection::vec(step(), 0..60), any::<bool>());
     TestRunner::new(config)
         .run(&sequences, |(steps, by_messages)| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
             runtime.unwrap().block_on(run(steps, by_messages));
             Ok(())
         })

@@ -89,7 +89,7 @@ async fn op_o08_a_key_named_twice_counts_once() {
 async fn op_o08_the_session_key_named_by_hand_is_the_one_of_on_session() {
     both_ways(async |via| {
         let session = SessionId::new("s").unwrap();
-        let by_name = OperationRequest::new("a", "owner").unwrap().key(&session_key(&session)).unwrap();
+        let by_name = OperationRequest::new("a", "owner").unwrap().key(session_key(&session)).unwrap();
         let _a = via.reserve(by_name).await.unwrap();
 
         let by_session = OperationRequest::new("b", "owner").unwrap().on_session("s").unwrap();
@@ -235,7 +235,9 @@ async fn op_limit_one_more_than_max_operations_is_refused_until_one_ends() {
         let _b = via.reserve(request("b", &["k2"])).await.unwrap();
 
         match via.reserve(request("c", &["k3"])).await {
-            Err(ReserveError::TooManyOperations { operation, limit: 2 }) => assert_eq!(operation.as_str(), "c"),
+            Err(ReserveError::TooManyOperations { operation, limit: 2 }) => {
+                assert_eq!(operation.as_str(), "c")
+            }
             other => panic!("{other:?}"),
         }
         // What is in the way by name is told before the limit.

@@ -303,8 +303,10 @@ async fn start_actor(myself: &ActorRef<()>, state: &mut State, actor: Box<dyn Er
         Ok(Ok(Ok(handle))) => {
             unlinked.keep();
             child.add_task(handle);
-            child.settle_started(state.started);
+            // Known before it counts as started: a close that saw the start settle would stop the wrapper in
+            // its stead, and ractor would kill the actor with it.
             child.set_inner_actor(spawned.cell);
+            child.settle_started(state.started);
             state.ending.answer(Ok(()));
         }
         Ok(Ok(Err(SpawnErr::StartupFailed(source)))) => {

@@ -95,7 +95,9 @@ async fn app_storm_of_starts_ends_and_replacements_leaves_every_book_balanced() 
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
-        bench::assert_balanced(&application.replace().await.unwrap());
+        let report = application.replace().await.unwrap();
+        bench::assert_balanced(&report);
+        assert!(report.killed.is_empty() && report.abandoned.is_empty(), "all of them listen: {report:?}");
     }
     stop.open();
     for plugin in plugins {

@@ -68,7 +68,8 @@ async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Caus
     end_services(core, stop).await;
     let resources_failed = core.store.close(core, stop).await;
     let in_flight = await_effects(core, deadline).await;
-    let operations_gone = end_kernel_actor(core, KernelActor::Operations, last_events(&core.all_children(), sealed)).await;
+    let operations_gone =
+        end_kernel_actor(core, KernelActor::Operations, last_events(&core.all_children(), sealed)).await;
     let registry_gone =
         end_kernel_actor(core, KernelActor::Registry, operations_gone.into_iter().collect()).await;
     core.clear();
@@ -145,17 +146,20 @@ pub(crate) async fn end_children<F: Future<Output = ()>>(
     .await;
 }
 
-/// Has one child stopped beside the caller: told, waited for within its patience, killed.
+/// Has one child stopped beside the caller.
 pub(crate) fn close_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
     let child = Arc::clone(child);
-    tasks::spawn(async move {
-        let core = Arc::clone(&child.core);
-        let deadline = Instant::now() + core.limits.close_deadline;
-        let _ = timeout_at(deadline, child.settled()).await;
-        let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
-        let alone = std::slice::from_ref(&child);
-        end_children(&core, alone, stop, || async { drop(child.ended().await) }).await;
-    });
+    tasks::spawn(async move { stop_one(&child, reason, cause).await });
+}
+
+/// Has one child stopped: told once its start has settled, waited for within its patience, killed.
+pub(crate) async fn stop_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
+    let core = &child.core;
+    let deadline = Instant::now() + core.limits.close_deadline;
+    let _ = timeout_at(deadline, child.settled()).await;
+    let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
+    let alone = std::slice::from_ref(child);
+    end_children(core, alone, stop, || async { drop(child.ended().await) }).await;
 }
 
 async fn tell(core: &Arc<Core>, children: &[Arc<Child>], stop: Stop) {

@@ -183,6 +183,8 @@ impl Application {
                 },
                 _ = latest.changed() => {}
                 _ = ready.wait_for(|ready| *ready) => return Ok(()),
+                // Closed on purpose, from inside: there will be no other, and nothing to wait for.
+                () = closed_on_purpose(&current) => return Ok(()),
             }
         }
     }
@@ -276,6 +278,14 @@ impl fmt::Debug for Application {
     }
 }
 
+/// Completes when the generation is closed, unless it failed: then it is replaced.
+async fn closed_on_purpose(generation: &Generation) {
+    match generation.core().closing.outcome().await {
+        Ok(report) if matches!(report.reason, CloseReason::Failed(_)) => std::future::pending().await,
+        _ => {}
+    }
+}
+
 /// What can be told about a description without opening it.
 fn check(spec: &GenerationSpec) -> Result<(), OpenError> {
     let services = spec.services.len();
@@ -328,7 +338,8 @@ impl Actor for ApplicationActor {
     ) -> Result<State, ActorProcessingErr> {
         let _ = shared.actor.set(myself.clone());
         let core = open(&shared, &spec, spec.first_epoch, &myself, None).await?;
-        let policy = ChildPolicy { restart: Restart::Permanent, backoff: spec.backoff, ..ChildPolicy::default() };
+        let policy =
+            ChildPolicy { restart: Restart::Permanent, backoff: spec.backoff, ..ChildPolicy::default() };
         let (limit, restarts) = (RestartLimit::new(spec.intensity), RestartState::new(&policy));
         let current = Generation::new(core);
         Ok(State { shared, spec, current, limit, restarts, closing: Vec::new(), is_closing: false })
@@ -345,7 +356,9 @@ impl Actor for ApplicationActor {
             ApplicationMessage::Replace(spec, reply) => state.replace(&myself, spec, reply).await?,
             ApplicationMessage::Close(reply) => state.close(&myself, reply),
             ApplicationMessage::Failed(epoch, cause) => state.failed(&myself, epoch, cause),
-            ApplicationMessage::Reopen(epoch, cause) if epoch == state.current.epoch() && !state.is_closing => {
+            ApplicationMessage::Reopen(epoch, cause)
+                if epoch == state.current.epoch() && !state.is_closing =>
+            {
                 state.open_next(&myself, cause).await?;
             }
             ApplicationMessage::Reopen(..) => {}
@@ -431,7 +444,8 @@ impl State {
                 });
             }
             Decision::GiveUp { restarts, period_ms, .. } => {
-                let limit: Arc<str> = format!("limit of {restarts} restarts in {period_ms}ms exceeded").into();
+                let limit: Arc<str> =
+                    format!("limit of {restarts} restarts in {period_ms}ms exceeded").into();
                 self.shared.journal.announce(cause, || {
                     let (what, why) = ("the application".into(), Arc::clone(&limit));
                     (ActorName::Application, EventKind::GaveUp { what, why })

@@ -1,5 +1,7 @@
 //! What the supervision suites of OTP assert, in our terms. `docs/PEER_CASES.md` lists every case.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "this is how a test fails")]
+
 #[path = "peer/kit.rs"]
 mod kit;
 

@@ -1,5 +1,7 @@
 //! Attempts to break the supervisor of services: races of restart, terminate, delete, close and crashes.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "this is how a test fails")]
+
 #[path = "peer/kit.rs"]
 mod kit;
 

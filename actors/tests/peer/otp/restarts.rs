@@ -105,8 +105,9 @@ async fn peer_os_56_the_end_of_a_temporary_or_transient_service_never_closes_the
     for cause in CAUSES {
         let (mut plot, [_a]) = Plot::new(Strategy::OneForAll).cast(["a"]);
         let (temporary, transient) = (plot.part("t", Kind::Actor), plot.part("u", Kind::Actor));
-        let world =
-            plot.with(temporary.temporary().patience(soon(50))).with(transient.transient().patience(soon(50)));
+        let world = plot
+            .with(temporary.temporary().patience(soon(50)))
+            .with(transient.transient().patience(soon(50)));
         let world = world.open().await;
         bring_about(&world, &temporary, cause).await;
         world.until_gone("t").await;

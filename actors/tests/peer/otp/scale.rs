@@ -41,7 +41,8 @@ async fn peer_os_70_list_and_counts_agree_for_a_thousand_then_two_and_are_empty_
         assert_eq!((registry.count(), registry.list().len()), (expected, expected));
         assert_eq!(generation.tree().generations[0].children.len(), expected);
     }
-    let handles: Vec<_> = registry.list().iter().filter_map(|info| registry.lookup(info.id.as_str())).collect();
+    let handles: Vec<_> =
+        registry.list().iter().filter_map(|info| registry.lookup(info.id.as_str())).collect();
     for handle in &handles {
         tokio::spawn({
             let handle = handle.clone();

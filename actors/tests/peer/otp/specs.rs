@@ -6,8 +6,7 @@ use tenure_actors::rules::{
     Backoff, BackoffSettings, ChildPolicy, Intensity, InvalidSetting, Patience, Restart, Strategy,
 };
 use tenure_actors::{
-    Application, GenerationSpec, OpenError, ServiceError, ServiceSpec, ServiceState, StartError,
-    StartFailure,
+    Application, GenerationSpec, OpenError, ServiceError, ServiceSpec, ServiceState, StartError, StartFailure,
 };
 
 use crate::kit::{Kind, Part, Plot, Start, after_ms, limited, soon};
@@ -32,8 +31,9 @@ async fn peer_os_10_a_start_that_fails_is_an_error_with_its_cause_and_keeps_no_s
             let a = plot.part("a", kind);
             let world = plot.open().await;
             a.next_starts([start]);
-            let Err(ServiceError::StartFailed { source: StartError::StartFailed { kind, source, .. }, .. }) =
-                world.services().start(a.spec()).await
+            let Err(ServiceError::StartFailed {
+                source: StartError::StartFailed { kind, source, .. }, ..
+            }) = world.services().start(a.spec()).await
             else {
                 panic!("expected a failed start");
             };
@@ -64,7 +64,7 @@ async fn peer_os_11_a_stopped_service_whose_manual_restart_fails_stays_listed_wi
 async fn peer_os_13_defaults_are_read_back_and_an_unknown_name_is_not_found() {
     let mut plot = Plot::new(Strategy::OneForOne);
     let a = plot.part("a", Kind::Actor);
-    let (defaults, part) = (ServiceSpec::new("defaults", || a_function()), a.spec().backoff(after_ms(60_000)));
+    let (defaults, part) = (ServiceSpec::new("defaults", a_function), a.spec().backoff(after_ms(60_000)));
     let world = plot.with(defaults).with(part).open().await;
     let read = world.get("defaults").unwrap();
     assert_eq!(read.policy, ChildPolicy::default());
@@ -175,8 +175,8 @@ async fn peer_os_27_what_a_start_gives_reaches_who_started_it_and_is_made_anew_b
 }
 
 /// peer: OS-28, ED-05
-#[tokio::test(start_paused = true)]
-async fn peer_os_28_flags_out_of_range_are_refused_by_name() {
+#[test]
+fn peer_os_28_flags_out_of_range_are_refused_by_name() {
     // What is negative, unknown or missing does not compile; unlimited intensity is allowed here.
     let field = |refused: Result<(), InvalidSetting>| refused.unwrap_err().to_string();
     assert!(field(Intensity::limited(3, 0).map(drop)).contains("period_ms"));
@@ -188,8 +188,6 @@ async fn peer_os_28_flags_out_of_range_are_refused_by_name() {
     assert!(backoff(|settings| settings.min_ms = 40_000).contains("min_ms"));
     assert!(backoff(|settings| settings.factor = 0.5).contains("factor"));
     assert!(backoff(|settings| settings.jitter = 1.5).contains("jitter"));
-    let world = Plot::new(Strategy::OneForOne).open().await;
-    world.end().await;
 }
 
 /// peer: OS-50, OS-74
@@ -225,7 +223,8 @@ async fn peer_os_88_reports_show_the_first_line_of_an_error_and_no_more_than_fit
     let registry = world.generation().registry();
     for (id, text) in [("lines", "first\nsecond".to_owned()), ("long", "x".repeat(500))] {
         let body = move |_| async move { Err(text.into()) };
-        let process = registry.start(id, tenure_actors::ProcessSpec::function("failing", body)).await.unwrap();
+        let process =
+            registry.start(id, tenure_actors::ProcessSpec::function("failing", body)).await.unwrap();
         process.ended().await;
     }
     let cut = format!("run: {}…", "x".repeat(200));

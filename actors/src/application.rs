@@ -185,6 +185,7 @@ impl Application {
                 },
                 _ = latest.changed() => {}
                 _ = ready.wait_for(|ready| *ready) => return Ok(()),
+                // Closed on purpose, from inside: there will be no other, and nothing to wait for.
                 () = closed_on_purpose(&current) => return Ok(()),
             }
         }

@@ -24,7 +24,7 @@ use crate::event::{ActorName, Cause, ChildName, EventKind};
 use crate::exit::{ExitReason, KillReason};
 use crate::gate::{Gate, Turned};
 use crate::generation::report::{CloseReport, Counters};
-use crate::generation::{CloseOrder, GenerationMessage};
+use crate::generation::{CloseOrder, GenerationMessage, ServiceKey};
 use crate::id::{Epoch, ProcessId, Role, Seq};
 use crate::journal::Journal;
 use crate::operations::{OperationsMessage, OperationsTable};
@@ -63,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) events: Events,
     pub(crate) closing: Closing,
     /// The services as readers see them.
-    pub(crate) service_list: RwLock<Vec<ServiceInfo>>,
+    pub(crate) service_list: RwLock<BTreeMap<ServiceKey, ServiceInfo>>,
     /// The services given at open have started.
     pub(crate) ready: watch::Sender<bool>,
     /// Steps 2 to 4 of the close, which the close of the registry alone takes too.

@@ -221,7 +221,9 @@ impl Script {
         assert!(panics.is_err(), "make panics");
         let script = Arc::clone(self);
         match self.kind {
-            Kind::Actor => ProcessSpec::actor(self.name.as_str().to_owned(), Player { script }, |context| context),
+            Kind::Actor => {
+                ProcessSpec::actor(self.name.as_str().to_owned(), Player { script }, |context| context)
+            }
             Kind::Function => ProcessSpec::function(self.name.as_str().to_owned(), |context| async move {
                 let life = Life::begin(&script, &context);
                 life.up();

@@ -155,12 +155,8 @@ impl Application {
         chaos: Chaos,
     ) -> Result<Self, OpenError> {
         check(&spec.generation)?;
-        let shared = Arc::new(Shared {
-            journal,
-            chaos,
-            current_epoch: AtomicU64::new(0),
-            actor: OnceLock::new(),
-        });
+        let shared =
+            Arc::new(Shared { journal, chaos, current_epoch: AtomicU64::new(0), actor: OnceLock::new() });
         let published = Published { latest: watch::Sender::new(None), end: watch::Sender::new(None) };
         let published = Arc::new(published);
         let arguments = (Arc::clone(&shared), Arc::clone(&published), spec);
@@ -189,6 +185,7 @@ impl Application {
                 },
                 _ = latest.changed() => {}
                 _ = ready.wait_for(|ready| *ready) => return Ok(()),
+                // Closed on purpose, from inside: there will be no other, and nothing to wait for.
                 () = closed_on_purpose(&current) => return Ok(()),
             }
         }
@@ -346,7 +343,8 @@ impl Actor for ApplicationActor {
     ) -> Result<State, ActorProcessingErr> {
         let _ = shared.actor.set(myself.clone());
         let core = open(&shared, &published, &spec, spec.first_epoch, (&myself, None)).await?;
-        let policy = ChildPolicy { restart: Restart::Permanent, backoff: spec.backoff, ..ChildPolicy::default() };
+        let policy =
+            ChildPolicy { restart: Restart::Permanent, backoff: spec.backoff, ..ChildPolicy::default() };
         let (limit, restarts) = (RestartLimit::new(spec.intensity), RestartState::new(&policy));
         let current = Generation::new(core);
         let closing = Vec::new();
@@ -364,7 +362,9 @@ impl Actor for ApplicationActor {
             ApplicationMessage::Replace(spec, reply) => state.replace(&myself, spec, reply).await?,
             ApplicationMessage::Close(reply) => state.close(&myself, reply),
             ApplicationMessage::Failed(epoch, cause) => state.failed(&myself, epoch, cause),
-            ApplicationMessage::Reopen(epoch, cause) if epoch == state.current.epoch() && !state.is_closing => {
+            ApplicationMessage::Reopen(epoch, cause)
+                if epoch == state.current.epoch() && !state.is_closing =>
+            {
                 state.open_next(&myself, cause).await?;
             }
             ApplicationMessage::Reopen(..) => {}
@@ -451,7 +451,8 @@ impl State {
                 });
             }
             Decision::GiveUp { restarts, period_ms, .. } => {
-                let limit: Arc<str> = format!("limit of {restarts} restarts in {period_ms}ms exceeded").into();
+                let limit: Arc<str> =
+                    format!("limit of {restarts} restarts in {period_ms}ms exceeded").into();
                 self.shared.journal.announce(cause, || {
                     let (what, why) = ("the application".into(), Arc::clone(&limit));
                     (ActorName::Application, EventKind::GaveUp { what, why })

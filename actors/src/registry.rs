@@ -299,7 +299,7 @@ impl Actor for RegistryActor {
         let registry = || Registry::new(Arc::clone(core));
         // An answer that nobody waits for any more is no fault of ours.
         match message {
-            RegistryMessage::Start { id, process, reply } => start(core, id, process, reply).await,
+            RegistryMessage::Start { id, process, reply } => start(core, id, process, reply),
             RegistryMessage::Get { id, reply } => drop(reply.send(registry().lookup(id.as_str()))),
             RegistryMessage::Remove { id, identity, reply } => {
                 drop(reply.send(registry().remove(id.as_str(), &identity)));
@@ -317,7 +317,7 @@ impl Actor for RegistryActor {
     }
 }
 
-async fn start(
+fn start(
     core: &Arc<Core>,
     id: ProcessId,
     mut process: ProcessSpec,
@@ -341,7 +341,7 @@ async fn start(
                 let child = ActorName::Child(name);
                 (ActorName::Generation(core.epoch), EventKind::Started { child })
             });
-            launch(core, child, process, Starter::Caller(reply), started).await;
+            launch(core, &child, process, Starter::Caller(reply), started);
         }
     }
 }
@@ -388,7 +388,7 @@ fn watch(core: &Arc<Core>, id: &ProcessId, reply: RpcReplyPort<Option<ExitReason
 /// Authority of the processes ends here; the rest happens beside the actor.
 fn close(core: &Arc<Core>, reply: RpcReplyPort<Arc<CloseReport>>) {
     core.population(Place::Registry).admissions.close();
-    core.children(Place::Registry).iter().for_each(|child| child.revoke());
+    core.gather_processes();
     let core = Arc::clone(core);
     tasks::spawn(async move {
         let report = core.registry_report.get_or_init(|| close_processes(&core)).await;

@@ -123,7 +123,8 @@ async fn end_services(core: &Arc<Core>, stop: Stop) {
 /// before those that were first started after it (peer case OS-85).
 fn services_in_order(core: &Core) -> Vec<Arc<Child>> {
     let published = core.service_list.read();
-    let order: HashMap<&str, ServiceKey> = published.iter().map(|(key, service)| (&*service.name, *key)).collect();
+    let order: HashMap<&str, ServiceKey> =
+        published.iter().map(|(key, service)| (&*service.name, *key)).collect();
     let mut services = core.children(Place::Services);
     // One that is not published yet is being added: it is the last.
     services.sort_by_key(|child| order.get(child.id.as_str()).copied().unwrap_or(ServiceKey::MAX));

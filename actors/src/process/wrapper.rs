@@ -360,7 +360,8 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
     // Not linked before its `pre_start` is done: until then only this guard would take it along.
     let unlinked = KillOnDrop(Some(spawned.cell.clone()));
     child.set_object(spawned.reference);
-    let outcome = timeout(state.limit, spawned.started).await;
+    let mut started = spawned.started;
+    let outcome = timeout(state.limit, &mut started).await;
     match outcome {
         Ok(Ok(Ok(handle))) => {
             unlinked.keep();
@@ -381,6 +382,8 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
         Ok(Err(error)) => refuse(myself, state, Refusal::Error(error.into()), None).await,
         Err(_) => {
             drop(unlinked);
+            // It is cut off at its next await; before that it is not gone, and must meet no successor.
+            let _ = timeout(child.core.limits.cleanup_bound, started).await;
             refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
         }
     }

@@ -189,7 +189,7 @@ async fn tell<'a>(core: &Arc<Core>, children: &'a [Arc<Child>], stop: Stop) -> T
             told.shortest = shorter(told.shortest, child.patience);
         }
         core.chaos.pause().await;
-        tokio::task::yield_now().await;
+        tasks::give_way().await;
         // Looked at now, while they are warm in the cache; most have ended meanwhile.
         told.not_gone.extend(last.iter().filter(|child| !child.let_go()));
         last = batch;

@@ -256,7 +256,7 @@ impl Child {
             .compare_exchange(phase::RUNNING, phase::UNBOUND, Ordering::AcqRel, Ordering::Acquire)
             .is_ok();
         if removed {
-            self.unbound(self.trail().last);
+            self.unbound_from(phase::RUNNING);
             self.revoke();
             self.changed.notify_waiters();
             if self.is_removed_object() {

@@ -221,7 +221,7 @@ impl Child {
     /// The start succeeded. Binds the id, unless its removal was requested meanwhile.
     pub(crate) fn settle_started(self: &Arc<Self>, started: Cause) {
         self.note(|trail| trail.started = started, started);
-        self.core.counters.started();
+        self.core.counters.started(self.place);
         if self.place == Place::Registry {
             let bound = self.core.journal.emit(started, || {
                 let (process, child) = (self.id.clone(), self.name.clone());

@@ -413,5 +413,5 @@ async fn close_processes(core: &Arc<Core>) -> Arc<CloseReport> {
     core.processes_ended.get_or_init(|| close::end_processes(core, stop)).await;
     let in_flight = core.undrained();
     let what = (core.epoch, CloseReason::Requested, begun.elapsed());
-    Arc::new(core.counters.report(what, &in_flight, Vec::new()))
+    Arc::new(core.counters.report(&[Place::Registry], what, &in_flight, Vec::new()))
 }

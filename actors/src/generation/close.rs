@@ -80,7 +80,8 @@ async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Caus
         (ActorName::Generation(core.epoch), EventKind::Closed { reason: reason.clone(), took_ms })
     });
     core.stop_kernel_actor(KernelActor::Generation).await;
-    core.counters.report((core.epoch, reason, took), &in_flight, resources_failed)
+    let everything = [Place::Registry, Place::Services];
+    core.counters.report(&everything, (core.epoch, reason, took), &in_flight, resources_failed)
 }
 
 /// How children are told to stop.

@@ -57,7 +57,7 @@ pub(crate) fn launch(
     let Some(supervisor) = core.supervisor() else {
         return;
     };
-    let state = State { body: Some(spec.body), ending, started: cause, limit };
+    let state = State { body: spec.body.take(), ending, started: cause, limit };
     // Our `pre_start` awaits nothing, so one poll is the whole spawn; done here, the large future of it never
     // becomes part of the caller's. Unconstrained, because a spent budget must not look like a wait.
     let spawning = Actor::spawn_linked(None, Wrapper, state, supervisor);

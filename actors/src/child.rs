@@ -489,7 +489,8 @@ impl Child {
 
     /// Cuts it off at its next await.
     pub(crate) fn kill(&self, reason: KillReason) {
-        if self.exit.get().is_some() {
+        if self.exit.get().is_some() || self.kill_reason().is_some() {
+            // Killed already, and perhaps not gone yet; an actor that comes late gets the order again.
             return;
         }
         let order = match reason {

@@ -49,11 +49,13 @@ pub(crate) fn launch(
     cause: Cause,
 ) {
     let limit = spec.start_limit(core);
+    let mut ending = Ending { child: Arc::clone(child), starter: Some(starter) };
     if child.kind == ProcessKind::Function {
-        // A function has no start of its own that could fail; it is running before its first poll.
+        // A function has no start of its own that could fail; it is running before its first poll. Answered
+        // here, not there: the caller would wait for the thread that the first poll may block.
         child.settle_started(cause);
+        ending.answer(Ok(()));
     }
-    let ending = Ending { child: Arc::clone(child), starter: Some(starter) };
     let Some(supervisor) = core.supervisor() else {
         return;
     };
@@ -169,7 +171,6 @@ impl Actor for Wrapper {
         state.ending.child.core.chaos.pause().await;
         match state.body.take() {
             Some(Body::Function(body)) => {
-                state.ending.answer(Ok(()));
                 let context = ProcessContext::new(Arc::clone(&state.ending.child));
                 let exit = run_function(&state.ending.child, || body(context)).await;
                 state.ending.child.finish(exit).await;

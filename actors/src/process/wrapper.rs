@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::child::Child;
 use crate::contain::{self, Contained};
@@ -281,8 +281,9 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
             Err(panic) => Err(panic),
         }
     };
+    let begun = Instant::now();
     let outcome = timeout(state.limit, attempt).await;
-    let Some(refusal) = Refusal::of(outcome, state.limit) else {
+    let Some(refusal) = Refusal::of(outcome, begun, state.limit) else {
         if child.exit().is_some() {
             // It held its thread until it was abandoned: closed, not registered (contract, R12). The caller
             // is answered with the state's drop.
@@ -361,9 +362,10 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
     // Not linked before its `pre_start` is done: until then only this guard would take it along.
     let unlinked = KillOnDrop(Some(spawned.cell.clone()));
     child.set_object(spawned.reference);
+    let begun = Instant::now();
     let outcome = timeout(state.limit, spawned.started).await;
     match outcome {
-        Ok(Ok(Ok(handle))) => {
+        Ok(Ok(Ok(handle))) if begun.elapsed() <= state.limit => {
             unlinked.keep();
             // Known before it counts as started: a close that saw the start settle would stop the wrapper in
             // its stead, and ractor would kill the actor with it.
@@ -380,7 +382,8 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
         }
         Ok(Ok(Err(error))) => refuse(myself, state, Refusal::Error(error.into()), None).await,
         Ok(Err(error)) => refuse(myself, state, Refusal::Error(error.into()), None).await,
-        Err(_) => {
+        // Also one that has started after its time was over.
+        Ok(Ok(Ok(_))) | Err(_) => {
             drop(unlinked);
             refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
         }
@@ -412,9 +415,16 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn of<E>(outcome: Result<Result<ProcessResult, PanicText>, E>, limit: Duration) -> Option<Self> {
+    /// Why this start does not count. One that blocks its thread past its bound is late although no timer
+    /// could tell it so; its own error would still say more.
+    fn of<E>(
+        outcome: Result<Result<ProcessResult, PanicText>, E>,
+        begun: Instant,
+        limit: Duration,
+    ) -> Option<Self> {
         match outcome {
-            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Ok(()))) if begun.elapsed() <= limit => None,
+            Ok(Ok(Ok(()))) => Some(Self::TimedOut(limit)),
             Ok(Ok(Err(error))) => Some(Self::Error(error)),
             Ok(Err(panic)) => Some(Self::Panic(panic)),
             Err(_) => Some(Self::TimedOut(limit)),

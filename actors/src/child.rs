@@ -219,7 +219,12 @@ impl Child {
     }
 
     /// The start succeeded. Binds the id, unless its removal was requested meanwhile.
-    pub(crate) fn settle_started(self: &Arc<Self>, started: Cause) {
+    ///
+    /// False when the child was given up before: its start held its thread, beyond the kill.
+    pub(crate) fn settle_started(self: &Arc<Self>, started: Cause) -> bool {
+        if self.has_order(order::END) {
+            return false;
+        }
         self.note(|trail| trail.started = started, started);
         self.core.counters.started(self.place);
         if self.place == Place::Registry {
@@ -231,11 +236,17 @@ impl Child {
         }
         let bound =
             self.phase.compare_exchange(phase::STARTING, phase::RUNNING, Ordering::AcqRel, Ordering::Acquire);
-        if bound.is_err() && self.give_up_id().is_some() {
+        if bound.is_err() {
             self.revoke();
+            if self.give_up_id().is_none() {
+                // Given up this very moment: whoever did it has counted it as never started.
+                self.core.counters.not_started(self.place);
+                return false;
+            }
         }
         self.core.population(self.place).settle();
         self.changed.notify_waiters();
+        true
     }
 
     /// Requests the removal of this child: its id is given up now, or as soon as it has started.
@@ -330,11 +341,10 @@ impl Child {
             Some(panic) if !exit.is_abnormal() => ExitReason::Panicked(panic.0),
             _ => exit,
         };
-        let never_started =
-            matches!(self.phase.load(Ordering::Acquire), phase::STARTING | phase::REMOVAL_REQUESTED);
         self.announce_end(&exit);
+        // Told by the step that gives up the id, so that a start which settles at this moment is counted once.
+        let never_started = matches!(self.give_up_id(), Some(phase::STARTING | phase::REMOVAL_REQUESTED));
         self.core.counters.ended(self, &exit, never_started);
-        self.give_up_id();
         self.release_leases();
         let _ = self.exit.set(exit);
         // Again: what was left with the child since then saw no end yet, and relies on this.

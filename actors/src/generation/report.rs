@@ -121,6 +121,11 @@ impl Counters {
         self.tally(place).started.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Takes back [`Counters::started`]: it was given up at the same moment.
+    pub(crate) fn not_started(&self, place: Place) {
+        self.tally(place).started.fetch_sub(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }

@@ -202,9 +202,10 @@ impl Actor for Wrapper {
             }
             SupervisionEvent::ActorTerminated(_, actor_state, _) => {
                 match contain::call(move || drop(actor_state)) {
+                    // Its reason does not tell a kill from a stop, and its state comes with either. The kill
+                    // came first, whatever the drop does then.
+                    _ if !child.stopped_in_order() => cut_off(child),
                     Err(panic) => ExitReason::Panicked(panic.0),
-                    // Its reason does not tell a kill from a stop, and its state comes with either.
-                    Ok(()) if !child.stopped_in_order() => cut_off(child),
                     Ok(()) if child.is_told_to_stop() => ExitReason::Stopped,
                     Ok(()) => ExitReason::Completed,
                 }

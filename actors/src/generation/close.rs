@@ -82,7 +82,8 @@ async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Caus
         (ActorName::Generation(core.epoch), EventKind::Closed { reason: reason.clone(), took_ms })
     });
     core.stop_kernel_actor(KernelActor::Generation).await;
-    core.counters.report((core.epoch, reason, took), &in_flight, resources_failed)
+    let everything = [Place::Registry, Place::Services];
+    core.counters.report(&everything, (core.epoch, reason, took), &in_flight, resources_failed)
 }
 
 /// How children are told to stop.
@@ -203,7 +204,7 @@ async fn tell<'a>(core: &Arc<Core>, children: &'a [Arc<Child>], stop: Stop) -> T
             told.shortest = shorter(told.shortest, child.patience);
         }
         core.chaos.pause().await;
-        tokio::task::yield_now().await;
+        tasks::give_way().await;
         // Looked at now, while they are warm in the cache; most have ended meanwhile.
         told.not_gone.extend(last.iter().filter(|child| !child.let_go()));
         last = batch;

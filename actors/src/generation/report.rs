@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::child::Child;
+use crate::child::{Child, Place};
 use crate::event::CloseReason;
 use crate::exit::{ExitReason, first_line};
 use crate::id::{Epoch, ProcessId};
@@ -78,11 +78,19 @@ impl CloseReport {
 /// Running totals of a generation. Written when children start and end, never on the commit path.
 #[derive(Default)]
 pub(crate) struct Counters {
+    processes: Tally,
+    services: Tally,
+    applied: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// The totals of one place. Kept apart, so that the report of a registry that is closed alone balances while
+/// services run on.
+#[derive(Default)]
+struct Tally {
     started: AtomicU64,
     ended: AtomicU64,
     closed: AtomicU64,
-    applied: AtomicU64,
-    dropped: AtomicU64,
     casualties: Mutex<Casualties>,
 }
 
@@ -93,9 +101,29 @@ struct Casualties {
     abandoned: Vec<ProcessId>,
 }
 
+impl Casualties {
+    fn add(&mut self, more: Self) {
+        self.failed.extend(more.failed);
+        self.killed.extend(more.killed);
+        self.abandoned.extend(more.abandoned);
+    }
+}
+
 impl Counters {
-    pub(crate) fn started(&self) {
-        self.started.fetch_add(1, Ordering::Relaxed);
+    fn tally(&self, place: Place) -> &Tally {
+        match place {
+            Place::Registry => &self.processes,
+            Place::Services => &self.services,
+        }
+    }
+
+    pub(crate) fn started(&self, place: Place) {
+        self.tally(place).started.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes back [`Counters::started`]: it was given up at the same moment.
+    pub(crate) fn not_started(&self, place: Place) {
+        self.tally(place).started.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn dropped(&self) {
@@ -111,13 +139,13 @@ impl Counters {
             return;
         }
         let told = if child.is_told_to_stop() { ToldToStop::Yes } else { ToldToStop::No };
-        let id = child.id.clone();
+        let (id, tally) = (child.id.clone(), self.tally(child.place));
         match bucket(end_kind(exit), told, child.kind) {
-            Bucket::Ended => drop(self.ended.fetch_add(1, Ordering::Relaxed)),
-            Bucket::Closed => drop(self.closed.fetch_add(1, Ordering::Relaxed)),
-            Bucket::Failed => self.casualties.lock().failed.push((id, first_line(&exit.to_string()))),
-            Bucket::Killed => self.casualties.lock().killed.push(id),
-            Bucket::Abandoned => self.casualties.lock().abandoned.push(id),
+            Bucket::Ended => drop(tally.ended.fetch_add(1, Ordering::Relaxed)),
+            Bucket::Closed => drop(tally.closed.fetch_add(1, Ordering::Relaxed)),
+            Bucket::Failed => tally.casualties.lock().failed.push((id, first_line(&exit.to_string()))),
+            Bucket::Killed => tally.casualties.lock().killed.push(id),
+            Bucket::Abandoned => tally.casualties.lock().abandoned.push(id),
         }
     }
 
@@ -130,9 +158,10 @@ impl Counters {
         drained
     }
 
-    /// The report as of now; `in_flight` are the children whose effects have not ended.
+    /// The report on these places as of now; `in_flight` are the children whose effects have not ended.
     pub(crate) fn report(
         &self,
+        places: &[Place],
         (epoch, reason, took): (Epoch, CloseReason, Duration),
         in_flight: &[Arc<Child>],
         resources_failed: Vec<(String, String)>,
@@ -140,14 +169,21 @@ impl Counters {
         let still_running: u64 = in_flight.iter().map(|child| child.gate.begun()).sum();
         let applied = self.applied.load(Ordering::Relaxed) + still_running;
         let dropped = self.dropped.load(Ordering::Relaxed);
-        let casualties = self.casualties.lock().clone();
+        let mut casualties = Casualties::default();
+        let (mut started, mut ended, mut closed) = (0, 0, 0);
+        for tally in places.iter().map(|place| self.tally(*place)) {
+            started += tally.started.load(Ordering::Relaxed);
+            ended += tally.ended.load(Ordering::Relaxed);
+            closed += tally.closed.load(Ordering::Relaxed);
+            casualties.add(tally.casualties.lock().clone());
+        }
         CloseReport {
             epoch,
             reason,
             took,
-            started: self.started.load(Ordering::Relaxed),
-            ended: self.ended.load(Ordering::Relaxed),
-            closed: self.closed.load(Ordering::Relaxed),
+            started,
+            ended,
+            closed,
             failed: casualties.failed,
             killed: casualties.killed,
             abandoned: casualties.abandoned,

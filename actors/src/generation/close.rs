@@ -40,7 +40,7 @@ pub(crate) fn begin(core: &Arc<Core>, order: CloseOrder) {
         return;
     }
     let begun = Instant::now();
-    let asked = core.journal.announce(order.cause.or(core.events.opened()), || {
+    let asked = core.journal.announce(order.cause.or(core.events.first()), || {
         let (epoch, reason) = (core.epoch, order.reason.clone());
         let who = match &reason {
             CloseReason::Failed(_) => ActorName::Generation(epoch),

@@ -238,7 +238,8 @@ async fn end_kernel_actor(core: &Arc<Core>, which: KernelActor, causes: Vec<Even
     );
     let graceful = core.stop_kernel_actor(which).await;
     core.journal.emit(told, || {
-        let exit = if graceful { ExitReason::Stopped } else { ExitReason::Killed(KillReason::Stranger) };
-        (name, EventKind::ended(&exit))
+        // Nobody kills a kernel actor: one that was gone already had failed, and its failure was told then.
+        let failed = || EventKind::Ended { exit: "failed".into(), killed: false };
+        (name, if graceful { EventKind::ended(&ExitReason::Stopped) } else { failed() })
     })
 }

@@ -32,6 +32,10 @@ pub(crate) struct Shared {
     latest: watch::Sender<Option<Generation>>,
     end: watch::Sender<Option<ApplicationEnd>>,
     actor: OnceLock<ActorRef<ApplicationMessage>>,
+    /// Every generation there ever was, while a recorder is attached: their close reports are checked
+    /// against the events.
+    #[cfg(feature = "testkit")]
+    pub(crate) recorded: parking_lot::Mutex<Vec<Generation>>,
 }
 
 impl Shared {
@@ -156,6 +160,8 @@ impl Application {
             latest: watch::Sender::new(None),
             end: watch::Sender::new(None),
             actor: OnceLock::new(),
+            #[cfg(feature = "testkit")]
+            recorded: parking_lot::Mutex::default(),
         });
         let arguments = (Arc::clone(&shared), spec);
         let spawned = Actor::spawn(None, ApplicationActor, arguments).await;
@@ -166,6 +172,11 @@ impl Application {
         let application = Self { shared, first };
         application.ready().await?;
         Ok(application)
+    }
+
+    #[cfg(feature = "testkit")]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     async fn ready(&self) -> Result<(), OpenError> {
@@ -375,6 +386,10 @@ async fn open(
     let core = generation::open(shared, epoch, spec.generation.clone(), myself.get_cell(), cause).await?;
     shared.current_epoch.store(epoch.get(), Ordering::Release);
     shared.latest.send_replace(Some(Generation::new(Arc::clone(&core))));
+    #[cfg(feature = "testkit")]
+    if shared.journal.is_recording() {
+        shared.recorded.lock().push(Generation::new(Arc::clone(&core)));
+    }
     Ok(core)
 }
 

@@ -40,6 +40,8 @@ mod service;
 mod settings;
 mod sync;
 mod tasks;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 mod tree;
 
 pub use application::{Application, ApplicationEnd, OpenError, ReplaceError};

@@ -29,6 +29,10 @@ pub(crate) struct Shared {
     /// The epoch whose authority stands; 0 between generations.
     current_epoch: AtomicU64,
     actor: OnceLock<ActorRef<ApplicationMessage>>,
+    /// Every generation there ever was, while a recorder is attached: their close reports are checked
+    /// against the events.
+    #[cfg(feature = "testkit")]
+    pub(crate) recorded: parking_lot::Mutex<Vec<Generation>>,
 }
 
 /// What the actor publishes to the handles. Apart from [`Shared`], which every generation holds: a generation
@@ -155,8 +159,14 @@ impl Application {
         chaos: Chaos,
     ) -> Result<Self, OpenError> {
         check(&spec.generation)?;
-        let shared =
-            Arc::new(Shared { journal, chaos, current_epoch: AtomicU64::new(0), actor: OnceLock::new() });
+        let shared = Arc::new(Shared {
+            journal,
+            chaos,
+            current_epoch: AtomicU64::new(0),
+            actor: OnceLock::new(),
+            #[cfg(feature = "testkit")]
+            recorded: parking_lot::Mutex::default(),
+        });
         let published = Published { latest: watch::Sender::new(None), end: watch::Sender::new(None) };
         let published = Arc::new(published);
         let arguments = (Arc::clone(&shared), Arc::clone(&published), spec);
@@ -168,6 +178,11 @@ impl Application {
         let application = Self { shared, published, first };
         application.ready().await?;
         Ok(application)
+    }
+
+    #[cfg(feature = "testkit")]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     async fn ready(&self) -> Result<(), OpenError> {
@@ -395,6 +410,10 @@ async fn open(
     shared.current_epoch.store(epoch.get(), Ordering::Release);
     let core = generation::open(shared, epoch, spec.generation.clone(), myself.get_cell(), cause).await?;
     published.latest.send_replace(Some(Generation::new(Arc::clone(&core))));
+    #[cfg(feature = "testkit")]
+    if shared.journal.is_recording() {
+        shared.recorded.lock().push(Generation::new(Arc::clone(&core)));
+    }
     Ok(core)
 }
 

@@ -216,6 +216,12 @@ impl OperationsTable {
         self.count.load(Ordering::Acquire)
     }
 
+    /// Nothing is in the tables, released or not.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count() == 0 && self.index.pin().is_empty()
+    }
+
     /// Ends a registration once. Answers whether this call did it.
     fn end(&self, active: &Active) -> bool {
         let ended = active.held.swap(false, Ordering::AcqRel);

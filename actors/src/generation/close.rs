@@ -42,7 +42,7 @@ pub(crate) fn begin(core: &Arc<Core>, order: CloseOrder) {
         return;
     }
     let begun = Instant::now();
-    let asked = core.journal.announce(order.cause.or(core.events.opened()), || {
+    let asked = core.journal.announce(order.cause.or(core.events.first()), || {
         let (epoch, reason) = (core.epoch, order.reason.clone());
         let who = match &reason {
             CloseReason::Failed(_) => ActorName::Generation(epoch),
@@ -287,7 +287,8 @@ async fn end_kernel_actor(core: &Arc<Core>, which: KernelActor, causes: Vec<Even
     );
     let graceful = core.stop_kernel_actor(which).await;
     core.journal.emit(told, || {
-        let exit = if graceful { ExitReason::Stopped } else { ExitReason::Killed(KillReason::Stranger) };
-        (name, EventKind::ended(&exit))
+        // Nobody kills a kernel actor: one that was gone already had failed, and its failure was told then.
+        let failed = || EventKind::Ended { exit: "failed".into(), killed: false };
+        (name, if graceful { EventKind::ended(&ExitReason::Stopped) } else { failed() })
     })
 }

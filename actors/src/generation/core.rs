@@ -186,6 +186,7 @@ impl Actors {
 /// Events that later ones name as their causes; 0 = none.
 #[derive(Default)]
 pub(crate) struct Events {
+    first: AtomicU64,
     opened: AtomicU64,
     sealed: AtomicU64,
 }
@@ -258,9 +259,16 @@ impl Population {
 
 impl Events {
     pub(crate) fn set_opened(&self, cause: Cause) {
+        let _ = self.first.compare_exchange(0, number(cause), Ordering::AcqRel, Ordering::Acquire);
         self.opened.store(number(cause), Ordering::Release);
     }
 
+    /// The opening itself: what an order to close follows from.
+    pub(crate) fn first(&self) -> Cause {
+        cause(self.first.load(Ordering::Acquire))
+    }
+
+    /// The last step of the opening: what admissions follow from.
     pub(crate) fn opened(&self) -> Cause {
         cause(self.opened.load(Ordering::Acquire))
     }

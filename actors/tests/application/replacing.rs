@@ -75,7 +75,7 @@ async fn app_replace_gives_strictly_rising_epochs_whatever_happened_to_the_one_b
             }
             _ => {
                 let mut events = application.events();
-                tenure_actors::faults::fail_registry(&application.current(), "boom");
+                tenure_actors::testkit::fail_registry(&application.current(), "boom");
                 bench::hear(&mut events, |kind| matches!(kind, EventKind::Opened { .. })).await;
                 tokio::task::yield_now().await;
             }

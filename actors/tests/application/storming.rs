@@ -194,8 +194,8 @@ async fn app_storm_a_close_that_races_replacements_and_failures_ends_them_all() 
             tokio::spawn(async move {
                 start.passed().await;
                 match racer {
-                    0 => tenure_actors::faults::fail_registry(&application.current(), "boom"),
-                    1 => tenure_actors::faults::fail_supervisor(&application.current(), "boom"),
+                    0 => drop(tenure_actors::testkit::fail_registry(&application.current(), "boom")),
+                    1 => drop(tenure_actors::testkit::fail_supervisor(&application.current(), "boom")),
                     _ => drop(application.current().registry().start("x", bench::waiting()).await),
                 }
                 match application.replace().await {

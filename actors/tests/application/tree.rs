@@ -1,7 +1,7 @@
 //! The tree: a snapshot and the events after it give the tree as it is.
 
 use tenure_actors::{
-    Application, ApplicationSpec, EventKind, GenerationSpec, Heard, ProcessSpec, Subscription, Tree, faults,
+    Application, ApplicationSpec, EventKind, GenerationSpec, Heard, ProcessSpec, Subscription, Tree, testkit,
 };
 
 use crate::bench::{self, Gate, Order, Plain, Worker, request, waiting};
@@ -193,7 +193,7 @@ async fn app_tree_follows_a_failure_and_what_replaces_it() {
     application.current().registry().start("x", waiting()).await.unwrap();
     let old = application.current();
     let mut events = application.events();
-    faults::fail_operations(&old, "boom");
+    testkit::fail_operations(&old, "boom");
     old.closed().await.unwrap();
     follower.assert_agrees(application.tree());
     bench::hear(&mut events, |kind| matches!(kind, EventKind::Opened { .. })).await;

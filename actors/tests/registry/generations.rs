@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tenure_actors::{
     Application, CloseReason, CommitError, EventKind, ExitReason, Generation, Heard, OperationRequest,
-    ProcessKind, Resource, ResourceError, StartError, Subscription, faults,
+    ProcessKind, Resource, ResourceError, StartError, Subscription, testkit,
 };
 
 use super::support::{Ask, Door, Play, balanced, close, end, open, soon};
@@ -189,7 +189,7 @@ each_kind! {
         let play = Play::quiet();
         let process = failed.registry().start("x", play.spec(kind)).await.expect("started");
         let context = play.context().await;
-        faults::fail_registry(&failed, "the registry is out of order");
+        testkit::fail_registry(&failed, "the registry is out of order");
         let report = balanced(soon(failed.closed()).await.expect("from outside"));
         let CloseReason::Failed(why) = &report.reason else { panic!("{:?}", report.reason) };
         assert_eq!(&**why, "registry#1 failed: the registry is out of order");
@@ -217,7 +217,7 @@ each_kind_with_a_start! {
             async move { registry.start("x", play.spec(kind)).await }
         });
         door.reached().await;
-        faults::fail_registry(&failed, "out of order");
+        testkit::fail_registry(&failed, "out of order");
         while failed.is_open() {
             tokio::task::yield_now().await;
         }
@@ -279,7 +279,7 @@ async fn reg_r42_a_supervisor_that_a_stranger_kills_takes_its_processes_along_an
 
 #[tokio::test(start_paused = true)]
 async fn reg_r42_a_supervisor_or_operations_actor_that_fails_closes_the_processes_too() {
-    for fail in [faults::fail_supervisor, faults::fail_operations] {
+    for fail in [testkit::fail_supervisor, testkit::fail_operations] {
         let application = open().await;
         let (failed, mut events) = (application.current(), application.events());
         let play = Play::quiet();

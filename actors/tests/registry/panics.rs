@@ -227,7 +227,7 @@ async fn reg_a_refused_function_or_actor_that_panics_in_its_drop_harms_nobody() 
 async fn reg_starts_that_a_failing_registry_never_saw_harm_nobody_with_their_drops() {
     let application = open().await;
     let generation = application.current();
-    tenure_actors::faults::fail_registry(&generation, "out of order");
+    tenure_actors::testkit::fail_registry(&generation, "out of order");
     let starting: Vec<_> = (0..3)
         .map(|number| {
             let registry = generation.registry();

@@ -1,7 +1,7 @@
 //! A generation fails, and the application opens the next epoch.
 
 use tenure_actors::rules::Strategy;
-use tenure_actors::{ApplicationEnd, CloseReason, Generation, OpenError, Verb, faults};
+use tenure_actors::{ApplicationEnd, CloseReason, Generation, OpenError, Verb, testkit};
 
 use crate::kit::{Kind, Plot, Start, Stop, after_ms, limited};
 
@@ -34,11 +34,11 @@ async fn a_generation_that_cannot_keep_a_service_is_replaced_and_nothing_of_it_c
 
 #[tokio::test(start_paused = true)]
 async fn each_kernel_actor_that_fails_takes_its_generation_with_it_and_only_that() {
-    type Fault = fn(&Generation, &str);
+    type Fault = fn(&Generation, &str) -> bool;
     let faults: [(Fault, &str); 3] = [
-        (faults::fail_registry, "registry#1 failed"),
-        (faults::fail_operations, "operations#1 failed"),
-        (faults::fail_supervisor, "g1 failed"),
+        (testkit::fail_registry, "registry#1 failed"),
+        (testkit::fail_operations, "operations#1 failed"),
+        (testkit::fail_supervisor, "g1 failed"),
     ];
     for (fail, who) in faults {
         let (plot, [a, b]) = Plot::new(Strategy::OneForOne).cast(["a", "b"]);

@@ -5,10 +5,8 @@
 //! opens the next epoch.
 
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 
 use crate::application::Shared as ApplicationShared;
@@ -16,7 +14,7 @@ use crate::child::Child;
 use crate::contain;
 use crate::error::{CloseError, StartError};
 use crate::event::{ActorName, Cause, CloseReason, EventKind};
-use crate::exit::{PanicText, first_line};
+use crate::exit::first_line;
 use crate::id::Epoch;
 use crate::inside;
 use crate::operations::{Operations, OperationsActor};
@@ -218,9 +216,8 @@ impl Actor for GenerationActor {
     ) -> Result<(), ActorProcessingErr> {
         state.core.chaos.pause().await;
         // A panic here would have ractor kill every child at once. Contained, they are stopped in order.
-        let handled = AssertUnwindSafe(state.services.handle(message)).catch_unwind().await;
-        if let Err(payload) = handled {
-            fail(&state.core, KernelActor::Generation, &PanicText::of(&*payload));
+        if let Err(panic) = contain::call(|| state.services.handle(message)) {
+            fail(&state.core, KernelActor::Generation, &panic);
         }
         Ok(())
     }
@@ -251,7 +248,7 @@ impl Actor for GenerationActor {
 }
 
 impl Supervisor {
-    async fn handle(&mut self, message: GenerationMessage) {
+    fn handle(&mut self, message: GenerationMessage) {
         match message {
             GenerationMessage::ServiceSettled(child, result) => self.settled(&child, result),
             GenerationMessage::ServiceEnded(child) => self.ended(&child),
@@ -262,7 +259,7 @@ impl Supervisor {
             #[allow(clippy::panic, reason = "what a test asked for")]
             GenerationMessage::Panic(text) => panic!("{text}"),
         }
-        self.advance().await;
+        self.advance();
     }
 }
 

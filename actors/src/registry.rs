@@ -178,9 +178,7 @@ impl Registry {
     /// Reads the index; never waits for the actor.
     #[must_use]
     pub fn get<P: ManagedProcess>(&self, id: &str) -> Option<Arc<P>> {
-        let index = self.core.index.pin();
-        let child = index.get(id).filter(|child| child.is_bound())?;
-        object_of(child)
+        object_of(&*self.core.find(id)?)
     }
 
     /// The actor registered under `id`; none if the id is free, or the process is no actor with this message
@@ -219,7 +217,7 @@ impl Registry {
     /// The registered processes in start order.
     #[must_use]
     pub fn list(&self) -> Vec<ProcessInfo> {
-        let mut children: Vec<_> = self.core.index.pin().values().cloned().collect();
+        let mut children = self.core.indexed();
         children.sort_unstable_by_key(|child| child.name.seq);
         let line = |child: Arc<Child>| {
             child.state().map(|state| ProcessInfo {
@@ -301,7 +299,7 @@ impl Actor for RegistryActor {
         let registry = || Registry::new(Arc::clone(core));
         // An answer that nobody waits for any more is no fault of ours.
         match message {
-            RegistryMessage::Start { id, process, reply } => start(core, id, process, reply).await,
+            RegistryMessage::Start { id, process, reply } => start(core, id, process, reply),
             RegistryMessage::Get { id, reply } => drop(reply.send(registry().lookup(id.as_str()))),
             RegistryMessage::Remove { id, identity, reply } => {
                 drop(reply.send(registry().remove(id.as_str(), &identity)));
@@ -319,7 +317,7 @@ impl Actor for RegistryActor {
     }
 }
 
-async fn start(
+fn start(
     core: &Arc<Core>,
     id: ProcessId,
     mut process: ProcessSpec,
@@ -328,6 +326,8 @@ async fn start(
     match admit(core, id, &mut process) {
         Err(error) => {
             refused(core, &error);
+            // Before the answer: whoever hears of it can reserve again at once (contract, C2).
+            process.discard();
             drop(reply.send(Err(error)));
         }
         Ok(child) => {
@@ -341,7 +341,7 @@ async fn start(
                 let child = ActorName::Child(name);
                 (ActorName::Generation(core.epoch), EventKind::Started { child })
             });
-            launch(core, child, process, Starter::Caller(reply), started).await;
+            launch(core, &child, process, Starter::Caller(reply), started);
         }
     }
 }
@@ -388,7 +388,7 @@ fn watch(core: &Arc<Core>, id: &ProcessId, reply: RpcReplyPort<Option<ExitReason
 /// Authority of the processes ends here; the rest happens beside the actor.
 fn close(core: &Arc<Core>, reply: RpcReplyPort<Arc<CloseReport>>) {
     core.population(Place::Registry).admissions.close();
-    core.children(Place::Registry).iter().for_each(|child| child.revoke());
+    core.gather_processes();
     let core = Arc::clone(core);
     tasks::spawn(async move {
         let report = core.registry_report.get_or_init(|| close_processes(&core)).await;

@@ -56,7 +56,8 @@ impl Tree {
             return Self::default();
         }
         let children = core.all_children();
-        let children = children.iter().filter(|child| child.exit().is_none()).map(|child| node(child)).collect();
+        let children =
+            children.iter().filter(|child| child.exit().is_none()).map(|child| node(child)).collect();
         let node = GenerationNode {
             epoch: core.epoch,
             open: !core.is_sealed(),
@@ -84,7 +85,9 @@ impl Tree {
                 }
             }
             EventKind::Ended { .. } => self.ended(&event.actor),
-            EventKind::Closed { .. } => self.generations.retain(|node| Some(node.epoch) != event.actor.epoch()),
+            EventKind::Closed { .. } => {
+                self.generations.retain(|node| Some(node.epoch) != event.actor.epoch())
+            }
             _ => {}
         }
     }

@@ -93,12 +93,12 @@ impl Supervisor {
     }
 
     /// Takes the next step, if it is ours to take: once the generation is sealed its closer is in charge.
-    pub(crate) async fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         if self.core.is_sealed() {
             self.give_up_replies();
         } else if !self.is_stopping_group() {
             while let Some(key) = self.next_to_start() {
-                self.start(key).await;
+                self.start(key);
             }
         }
         self.slots.publish(&self.core);
@@ -200,7 +200,7 @@ impl Supervisor {
         (is_first && not_before_ms <= now).then_some(key)
     }
 
-    async fn start(&mut self, key: Key) {
+    fn start(&mut self, key: Key) {
         let core = Arc::clone(&self.core);
         let Some(slot) = self.slots.get(key) else { return };
         let cause = slot.cause.or(core.events.opened());
@@ -213,7 +213,7 @@ impl Supervisor {
             let name = child.actor_name();
             (ActorName::Generation(core.epoch), EventKind::Started { child: name })
         });
-        launch(&core, child, process, Starter::Services, started).await;
+        launch(&core, &child, process, Starter::Services, started);
     }
 
     /// The start of a child settled.
@@ -467,7 +467,8 @@ fn admit(core: &Arc<Core>, spec: &ServiceSpec) -> Result<(Arc<Child>, ProcessSpe
     let id = ProcessId::new(Arc::clone(&spec.name))?;
     let role = Role::new(Arc::clone(&spec.name))?;
     let made = contain::call(|| (spec.make)());
-    let mut made = made.unwrap_or_else(|panic| ProcessSpec::object(role.as_str(), Arc::new(Unmade(panic))));
+    let mut made =
+        made.unwrap_or_else(|panic| ProcessSpec::object(Arc::clone(&spec.name), Arc::new(Unmade(panic))));
     if let Some(patience) = spec.patience {
         made = made.patience(patience);
     }

@@ -1,19 +1,22 @@
 //! The actor that every process and every service incarnation runs in: a child of the generation.
 //!
 //! It is ours, whatever the plugin brings: its `pre_start` does nothing that could hang, so it is linked,
-//! visible and killable before any user code runs. It takes no messages. Where the code of each kind runs:
+//! visible and killable before any user code runs. It gets one message: begin. Where the code of each kind
+//! runs:
 //!
 //! | kind     | start            | body             | stop                          | kill                |
 //! |----------|------------------|------------------|-------------------------------|---------------------|
-//! | function | none             | in `post_start`  | its token, then it returns    | cut at its await    |
-//! | object   | in `post_start`  | its own affair   | `close`, in `post_stop`       | `close` cut off     |
+//! | function | none             | in `handle`      | it is told, then it returns   | cut at its await    |
+//! | object   | in `handle`      | its own affair   | `close`, in `post_stop`       | `close` cut off     |
 //! | actor    | its `pre_start`  | its own task     | ractor's stop, to that actor  | ractor's kill, both |
 //!
-//! However it ends, [`Ending`] reports it, the kill of the wrapper included: it is dropped with the state.
+//! However it ends, it is reported. A kill that meets running user code drops [`Cut`] in the actor's own task,
+//! just after that code; one that meets an idle wrapper drops [`Ending`] with the actor's state.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
 use tokio::time::timeout;
 
@@ -24,8 +27,10 @@ use crate::event::{Cause, EventKind};
 use crate::exit::{BoxError, ExitReason, PanicText, ProcessResult};
 use crate::generation::GenerationMessage;
 use crate::generation::core::{Core, cut_off};
-use crate::inside;
-use crate::process::{Body, ErasedActor, ErasedProcess, ProcessContext, ProcessHandle, ProcessKind, ProcessSpec};
+use crate::inside::Inside;
+use crate::process::{
+    Body, ErasedActor, ErasedProcess, ProcessContext, ProcessHandle, ProcessKind, ProcessSpec,
+};
 
 /// Where the result of a start goes.
 pub(crate) enum Starter {
@@ -35,26 +40,43 @@ pub(crate) enum Starter {
     Services,
 }
 
-/// Spawns the wrapper of an admitted child and lets its start begin. Awaits nothing that could hang.
-pub(crate) async fn launch(core: &Arc<Core>, child: Arc<Child>, spec: ProcessSpec, starter: Starter, cause: Cause) {
+/// Spawns the wrapper of an admitted child and lets its start begin. Runs no user code.
+pub(crate) fn launch(
+    core: &Arc<Core>,
+    child: &Arc<Child>,
+    spec: ProcessSpec,
+    starter: Starter,
+    cause: Cause,
+) {
     let limit = spec.start_limit(core);
     if child.kind == ProcessKind::Function {
         // A function has no start of its own that could fail; it is running before its first poll.
         child.settle_started(cause);
     }
-    let ending = Ending { child: Arc::clone(&child), starter: Some(starter) };
+    let ending = Ending { child: Arc::clone(child), starter: Some(starter) };
     let Some(supervisor) = core.supervisor() else {
         return;
     };
     let state = State { body: Some(spec.body), ending, started: cause, limit };
-    match Actor::spawn_linked(None, Wrapper, state, supervisor).await {
-        Ok((actor, handle)) => child.set_wrapper(actor.get_cell(), handle),
+    // Our `pre_start` awaits nothing, so one poll is the whole spawn; done here, the large future of it never
+    // becomes part of the caller's. Unconstrained, because a spent budget must not look like a wait.
+    let spawning = Actor::spawn_linked(None, Wrapper, state, supervisor);
+    match tokio::task::unconstrained(spawning).now_or_never() {
+        Some(Ok((actor, handle))) => {
+            // An actor that has ended already needs no beginning.
+            let _ = actor.cast(Begin);
+            child.set_wrapper(actor.get_cell(), handle);
+        }
         // The generation is ending; the state was dropped, which has told everybody.
-        Err(error) => drop(error),
+        Some(Err(error)) => drop(error),
+        None => {}
     }
 }
 
 struct Wrapper;
+
+/// The one message: run the code of the child.
+struct Begin;
 
 struct State {
     body: Option<Body>,
@@ -96,21 +118,54 @@ impl Drop for Ending {
         if self.starter.is_some() {
             let id = self.child.id.clone();
             let source: BoxError = "the process was killed while it started".into();
-            self.answer(Err(StartError::StartFailed { id, kind: StartFailure::Killed, source, cleanup: None }));
+            self.answer(Err(StartError::StartFailed {
+                id,
+                kind: StartFailure::Killed,
+                source,
+                cleanup: None,
+            }));
+        }
+    }
+}
+
+/// Ends the child if the code below it was cut off: ractor hands the state of a killed actor to its
+/// supervisor, which would tell the end only when it gets to it.
+struct Cut(Option<Arc<Child>>);
+
+impl Cut {
+    fn off(child: &Arc<Child>) -> Self {
+        Self(Some(Arc::clone(child)))
+    }
+
+    fn is_over(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        if let Some(child) = &self.0 {
+            child.end(cut_off(child));
         }
     }
 }
 
 impl Actor for Wrapper {
-    type Msg = ();
+    type Msg = Begin;
     type State = State;
     type Arguments = State;
 
-    async fn pre_start(&self, _: ActorRef<()>, state: State) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<Begin>, state: State) -> Result<State, ActorProcessingErr> {
         Ok(state)
     }
 
-    async fn post_start(&self, myself: ActorRef<()>, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        myself: ActorRef<Begin>,
+        _: Begin,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let cut = Cut::off(&state.ending.child);
         state.ending.child.core.chaos.pause().await;
         match state.body.take() {
             Some(Body::Function(body)) => {
@@ -120,16 +175,18 @@ impl Actor for Wrapper {
                 state.ending.child.finish(exit).await;
                 myself.stop(None);
             }
-            Some(Body::Object(object)) => start_object(&myself, state, object).await,
-            Some(Body::Actor(actor)) => start_actor(&myself, state, actor).await,
+            // Boxed, as everything below that few children need: every child pays for the size of this future.
+            Some(Body::Object(object)) => Box::pin(start_object(&myself, state, object)).await,
+            Some(Body::Actor(actor)) => Box::pin(start_actor(&myself, state, actor)).await,
             None => {}
         }
+        cut.is_over();
         Ok(())
     }
 
     async fn handle_supervisor_evt(
         &self,
-        myself: ActorRef<()>,
+        myself: ActorRef<Begin>,
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
@@ -142,15 +199,15 @@ impl Actor for Wrapper {
                     Err(error) => ExitReason::Failed(error.into()),
                 }
             }
-            SupervisionEvent::ActorTerminated(_, Some(actor_state), _) => {
+            SupervisionEvent::ActorTerminated(_, actor_state, _) => {
                 match contain::call(move || drop(actor_state)) {
                     Err(panic) => ExitReason::Panicked(panic.0),
+                    // Its reason does not tell a kill from a stop, and its state comes with either.
+                    Ok(()) if !child.stopped_in_order() => cut_off(child),
                     Ok(()) if child.is_told_to_stop() => ExitReason::Stopped,
                     Ok(()) => ExitReason::Completed,
                 }
             }
-            // Without its state: it was killed.
-            SupervisionEvent::ActorTerminated(_, None, _) => cut_off(child),
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
         child.finish(exit).await;
@@ -158,29 +215,18 @@ impl Actor for Wrapper {
         Ok(())
     }
 
-    async fn post_stop(&self, _: ActorRef<()>, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, _: ActorRef<Begin>, state: &mut State) -> Result<(), ActorProcessingErr> {
         let Some(Body::Object(object)) = state.body.take() else {
             return Ok(());
         };
         let child = Arc::clone(&state.ending.child);
-        if !child.is_bound() && !child.is_told_to_stop() {
-            // It removed itself: its terminal path is done and `close` is not called (contract, G5).
-            child.finish(drop_object(object).err().map_or(ExitReason::Removed, |panic| ExitReason::Panicked(panic.0))).await;
-            return Ok(());
-        }
-        child.revoke();
-        let exit = match close_object(&child, object).await {
-            Ok(()) => ExitReason::Stopped,
-            Err(failure) => {
-                fail(&child, "close", &failure);
-                match failure {
-                    CloseFailure::Failed(error) => ExitReason::Failed(error),
-                    CloseFailure::Panicked(panic) => ExitReason::Panicked(panic.0),
-                    CloseFailure::TimedOut(_) => ExitReason::Abandoned,
-                }
-            }
-        };
-        child.finish(exit).await;
+        Box::pin(async move {
+            let cut = Cut::off(&child);
+            let exit = end_object(&child, object).await;
+            child.finish(exit).await;
+            cut.is_over();
+        })
+        .await;
         Ok(())
     }
 }
@@ -189,7 +235,7 @@ impl Actor for Wrapper {
 
 async fn run_function<F>(child: &Arc<Child>, body: impl FnOnce() -> F) -> ExitReason
 where
-    F: Future<Output = ProcessResult>,
+    F: Future<Output = ProcessResult> + Unpin,
 {
     let outcome = match contain::call(body) {
         Ok(future) => contained(child, future).await,
@@ -210,12 +256,12 @@ where
 }
 
 /// User code of a child: contained, and known to be inside it.
-async fn contained<F: Future>(child: &Arc<Child>, future: F) -> Result<F::Output, PanicText> {
+async fn contained<F: Future + Unpin>(child: &Arc<Child>, future: F) -> Result<F::Output, PanicText> {
     let late = |panic: PanicText| {
         fail(child, "drop", &panic);
         child.note_late_panic(panic);
     };
-    Contained::new(inside::scope(&child.core, future), late).await
+    Contained::new(future, Some(Inside::of(&child.core)), late).await
 }
 
 fn fail(child: &Child, stage: &'static str, error: &impl ToString) {
@@ -224,7 +270,7 @@ fn fail(child: &Child, stage: &'static str, error: &impl ToString) {
 
 // --- objects --------------------------------------------------------------------------------------------
 
-async fn start_object(myself: &ActorRef<()>, state: &mut State, object: Arc<dyn ErasedProcess>) {
+async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<dyn ErasedProcess>) {
     let child = Arc::clone(&state.ending.child);
     let context = ProcessContext::new(Arc::clone(&child));
     let starting = Arc::clone(&object);
@@ -236,6 +282,12 @@ async fn start_object(myself: &ActorRef<()>, state: &mut State, object: Arc<dyn 
     };
     let outcome = timeout(state.limit, attempt).await;
     let Some(refusal) = Refusal::of(outcome, state.limit) else {
+        if child.exit().is_some() {
+            // It held its thread until it was abandoned: closed, not registered (contract, R12). The caller
+            // is answered with the state's drop.
+            drop(timeout(child.core.limits.cleanup_bound, close_object(&child, object)).await);
+            return;
+        }
         child.settle_started(state.started);
         state.body = Some(Body::Object(object));
         state.ending.answer(Ok(()));
@@ -255,6 +307,24 @@ async fn start_object(myself: &ActorRef<()>, state: &mut State, object: Arc<dyn 
         fail(&child, "close", failure);
     }
     refuse(myself, state, refusal, cleanup).await;
+}
+
+async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitReason {
+    if !child.is_bound() && !child.is_told_to_stop() {
+        // It removed itself: its terminal path is done and `close` is not called (contract, G5).
+        let dropped = drop_object(object);
+        return dropped.err().map_or(ExitReason::Removed, |panic| ExitReason::Panicked(panic.0));
+    }
+    child.revoke();
+    let Err(failure) = close_object(child, object).await else {
+        return ExitReason::Stopped;
+    };
+    fail(child, "close", &failure);
+    match failure {
+        CloseFailure::Failed(error) => ExitReason::Failed(error),
+        CloseFailure::Panicked(panic) => ExitReason::Panicked(panic.0),
+        CloseFailure::TimedOut(_) => ExitReason::Abandoned,
+    }
 }
 
 async fn close_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> Result<(), CloseFailure> {
@@ -277,7 +347,7 @@ fn drop_object(object: Arc<dyn ErasedProcess>) -> Result<(), PanicText> {
 
 // --- actors ---------------------------------------------------------------------------------------------
 
-async fn start_actor(myself: &ActorRef<()>, state: &mut State, actor: Box<dyn ErasedActor>) {
+async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn ErasedActor>) {
     let child = Arc::clone(&state.ending.child);
     let context = ProcessContext::new(Arc::clone(&child));
     let spawned = match contain::call(|| actor.spawn(context, myself.get_cell())) {
@@ -295,9 +365,8 @@ async fn start_actor(myself: &ActorRef<()>, state: &mut State, actor: Box<dyn Er
     match outcome {
         Ok(Ok(Ok(handle))) => {
             unlinked.keep();
-            child.add_task(handle);
             child.settle_started(state.started);
-            child.set_inner_actor(spawned.cell);
+            child.set_inner_actor(spawned.cell, handle);
             state.ending.answer(Ok(()));
         }
         Ok(Ok(Err(SpawnErr::StartupFailed(source)))) => {
@@ -362,7 +431,8 @@ impl Refusal {
 
     fn into_error(self, child: &Child, cleanup: Option<CloseFailure>) -> StartError {
         let id = child.id.clone();
-        let failed = |kind, source| StartError::StartFailed { id: id.clone(), kind, source, cleanup: cleanup.clone() };
+        let failed =
+            |kind, source| StartError::StartFailed { id: id.clone(), kind, source, cleanup: cleanup.clone() };
         match self {
             Self::Error(source) => failed(StartFailure::Error, source),
             Self::Panic(panic) => failed(StartFailure::Panic, panic.into()),
@@ -372,7 +442,12 @@ impl Refusal {
 }
 
 /// Ends a child whose start did not succeed. The id is free before the caller hears of it (contract, R13).
-async fn refuse(myself: &ActorRef<()>, state: &mut State, refusal: Refusal, cleanup: Option<CloseFailure>) {
+async fn refuse(
+    myself: &ActorRef<Begin>,
+    state: &mut State,
+    refusal: Refusal,
+    cleanup: Option<CloseFailure>,
+) {
     let child = Arc::clone(&state.ending.child);
     if child.kind == ProcessKind::Actor {
         fail(&child, "start", &refusal.text());

@@ -221,8 +221,10 @@ impl Script {
         assert!(panics.is_err(), "make panics");
         let script = Arc::clone(self);
         match self.kind {
-            Kind::Actor => ProcessSpec::actor(self.name.as_str(), Player { script }, |context| context),
-            Kind::Function => ProcessSpec::function(self.name.as_str(), |context| async move {
+            Kind::Actor => {
+                ProcessSpec::actor(self.name.as_str().to_owned(), Player { script }, |context| context)
+            }
+            Kind::Function => ProcessSpec::function(self.name.as_str().to_owned(), |context| async move {
                 let life = Life::begin(&script, &context);
                 life.up();
                 tokio::select! {
@@ -232,7 +234,7 @@ impl Script {
             }),
             Kind::Object => {
                 let prop = Prop { script, life: Mutex::default() };
-                ProcessSpec::object(self.name.as_str(), Arc::new(prop))
+                ProcessSpec::object(self.name.as_str().to_owned(), Arc::new(prop))
             }
         }
     }

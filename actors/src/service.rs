@@ -221,7 +221,8 @@ impl Services {
         self.command(|reply| ServiceCommand::Delete(name.into(), reply)).await
     }
 
-    /// The services in start order; none once the generation is closed. Reads what is published; never waits for the actor.
+    /// The services in start order; none once the generation is closed. Reads what is published; never waits
+    /// for the actor.
     #[must_use]
     pub fn list(&self) -> Vec<ServiceInfo> {
         if self.core.closing.report().is_some() {

@@ -275,7 +275,7 @@ impl Script {
                 Ok(())
             }
             Stop::After(ms) => {
-                tokio::time::sleep(Duration::from_millis(ms)).await;
+                super::elapse(Duration::from_millis(ms)).await;
                 Ok(())
             }
         }

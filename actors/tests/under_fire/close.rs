@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_actors::rules::Strategy;
 use tenure_actors::{CloseReason, ServiceError, ServiceState, Verb};
 
-use crate::kit::{KINDS, Kind, Plot, Start, Stop, World, after_ms, quiet, soon};
+use crate::kit::{KINDS, Kind, Plot, Start, Stop, World, after_ms, elapse, quiet, soon};
 
 /// Begins the close of everything without waiting for it.
 async fn begin_close(world: &World) -> tokio::task::JoinHandle<()> {
@@ -42,7 +42,7 @@ async fn a_close_in_the_middle_of_a_back_off_starts_nothing() {
         a.crash();
         world.until_state("a", ServiceState::Restarting).await;
         let report = world.application.close().await.unwrap();
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        elapse(Duration::from_secs(2)).await;
         assert_eq!(a.made(), 1);
         assert_eq!((report.started, report.ended, report.took.as_millis()), (1, 1, 0));
         world.end().await;

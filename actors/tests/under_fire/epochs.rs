@@ -3,7 +3,7 @@
 use tenure_actors::rules::Strategy;
 use tenure_actors::{ApplicationEnd, CloseReason, Generation, OpenError, Verb, testkit};
 
-use crate::kit::{Kind, Plot, Start, Stop, after_ms, limited};
+use crate::kit::{Kind, Plot, Start, Stop, after_ms, elapse, limited};
 
 #[tokio::test(start_paused = true)]
 async fn a_generation_that_cannot_keep_a_service_is_replaced_and_nothing_of_it_can_commit() {
@@ -100,7 +100,7 @@ async fn a_replacement_during_the_back_off_after_a_failure_opens_one_generation_
     let report = world.application.replace().await.unwrap();
     assert!(matches!(report.reason, CloseReason::Failed(_)), "{:?}", report.reason);
     assert_eq!(world.generation().epoch().get(), 2);
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    elapse(std::time::Duration::from_secs(2)).await;
     assert_eq!(world.generation().epoch().get(), 2, "the end of the back-off finds nothing left to do");
     world.end().await;
 }
@@ -114,7 +114,7 @@ async fn a_close_during_the_back_off_after_a_failure_opens_nothing() {
     world.until("the failure", |world| !world.generation().is_open()).await;
     let application = world.application.clone();
     world.end().await;
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    elapse(std::time::Duration::from_secs(2)).await;
     assert_eq!((application.current().epoch().get(), a.made()), (1, 1));
     assert_eq!(application.ended().await, ApplicationEnd::Closed);
 }

@@ -51,10 +51,10 @@ async fn peer_er_10_a_taken_id_is_refused_to_everybody_and_refusals_leave_nothin
     for part in [&a, &b] {
         for _ in 0..50 {
             let refused = registry.start("x", part.process()).await;
-            assert!(
-                matches!(&refused, Err(StartError::AlreadyExists { id, state: ProcessState::Running }) if id.as_str() == "x"),
-                "{refused:?}"
-            );
+            let Err(StartError::AlreadyExists { id, state }) = refused else {
+                panic!("expected it to be taken, got {refused:?}");
+            };
+            assert_eq!((id.as_str(), state), ("x", ProcessState::Running));
         }
     }
     assert_eq!(registry.lookup("x").map(|found| found.name()), Some(owner.name()), "the owner is found");

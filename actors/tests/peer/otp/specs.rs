@@ -148,10 +148,10 @@ async fn peer_os_25_every_invalid_field_is_refused_by_name_and_every_valid_combi
         }
     }
     let duplicate = services.start(ServiceSpec::new("s0", a_function)).await;
-    assert!(
-        matches!(&duplicate, Err(ServiceError::AlreadyExists { name, state: ServiceState::Running }) if &**name == "s0"),
-        "{duplicate:?}"
-    );
+    let Err(ServiceError::AlreadyExists { name, state }) = duplicate else {
+        panic!("expected it to be taken, got {duplicate:?}");
+    };
+    assert_eq!((&*name, state), ("s0", ServiceState::Running));
     assert_eq!(services.list().len(), started);
     world.end().await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_actors::rules::{Backoff, BackoffSettings, Strategy};
 use tenure_actors::{ApplicationEnd, ServiceState, Verb};
 
-use crate::kit::{End, Kind, Part, Plot, Start, World, after_ms, limited};
+use crate::kit::{End, Kind, Part, Plot, Start, World, after_ms, elapse, limited};
 
 fn exponential(min_ms: u64, max_ms: u64, reset_after_ms: Option<u64>) -> Backoff {
     let settings = BackoffSettings { min_ms, max_ms, factor: 2.0, jitter: 0.0, reset_after_ms };
@@ -73,9 +73,9 @@ async fn peer_pb_15_delays_are_exponential_and_there_is_exactly_one_child_afterw
 async fn peer_ps_44_a_quiet_period_of_the_mean_of_both_bounds_brings_the_delay_back_to_the_minimum() {
     let (world, a) = open(exponential(100, 900, None)).await;
     assert_about(return_after(&world, &a, End::Error).await, 100);
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    elapse(Duration::from_millis(400)).await;
     assert_about(return_after(&world, &a, End::Error).await, 200);
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    elapse(Duration::from_millis(500)).await;
     assert_about(return_after(&world, &a, End::Error).await, 100);
     world.end().await;
 }
@@ -90,7 +90,7 @@ async fn peer_ps_45_two_back_offs_with_timers_of_their_own_do_not_disturb_each_o
     assert_about(return_after(&world, &a, End::Error).await, 100);
     assert_about(return_after(&world, &b, End::Error).await, 10);
     assert_about(return_after(&world, &a, End::Error).await, 200);
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    elapse(Duration::from_millis(20)).await;
     assert_about(return_after(&world, &b, End::Error).await, 10);
     assert_about(return_after(&world, &a, End::Error).await, 400);
     world.end().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_actors::rules::{Intensity, Strategy};
 use tenure_actors::{ApplicationEnd, ExitReason, Verb};
 
-use crate::kit::{End, Kind, Part, Plot, Start, World, after_ms, limited, quiet};
+use crate::kit::{End, Kind, Part, Plot, Start, World, after_ms, elapse, limited, quiet};
 
 async fn open(strategy: Strategy, intensity: Intensity) -> (World, Part) {
     let mut plot = Plot::new(strategy).once();
@@ -27,7 +27,7 @@ async fn crash_for_good(world: World, part: &Part) {
     part.crash();
     assert!(matches!(world.application.ended().await, ApplicationEnd::GaveUp { .. }));
     assert!(matches!(last.ended().await, ExitReason::Failed(_)));
-    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    elapse(Duration::from_secs(3_600)).await;
     assert_eq!(part.made(), made, "it stays dead");
     assert!(last.actor::<()>().is_none_or(|actor| actor.cast(()).is_err()), "nobody answers");
     world.end().await;
@@ -71,7 +71,7 @@ async fn peer_pc_41_crashes_that_are_not_within_the_window_are_put_up_with() {
     let (world, a) = open(Strategy::OneForOne, limited(2, 1_000)).await;
     for number in 2..8 {
         crash_and_return(&world, &a, number).await;
-        tokio::time::sleep(Duration::from_millis(501)).await;
+        elapse(Duration::from_millis(501)).await;
     }
     crash_and_return(&world, &a, 8).await;
     crash_for_good(world, &a).await;
@@ -83,13 +83,13 @@ async fn peer_pc_42_without_an_end_to_the_window_the_count_alone_decides() {
     let (world, a) = open(Strategy::OneForOne, limited(2, u64::MAX)).await;
     for number in 2..4 {
         crash_and_return(&world, &a, number).await;
-        tokio::time::sleep(Duration::from_secs(86_400)).await;
+        elapse(Duration::from_secs(86_400)).await;
     }
     crash_for_good(world, &a).await;
     // And with a count of one, the window alone.
     let (world, a) = open(Strategy::OneForOne, limited(1, 1_000)).await;
     crash_and_return(&world, &a, 2).await;
-    tokio::time::sleep(Duration::from_millis(1_001)).await;
+    elapse(Duration::from_millis(1_001)).await;
     crash_and_return(&world, &a, 3).await;
     crash_for_good(world, &a).await;
 }
@@ -110,9 +110,9 @@ async fn peer_pc_24_a_window_of_thirty_days_does_not_overflow_into_no_limit() {
     for strategy in [Strategy::OneForOne, Strategy::OneForAll] {
         let (world, a) = open(strategy, limited(2, 30 * 86_400_000)).await;
         crash_and_return(&world, &a, 2).await;
-        tokio::time::sleep(14 * DAY).await;
+        elapse(14 * DAY).await;
         crash_and_return(&world, &a, 3).await;
-        tokio::time::sleep(15 * DAY).await;
+        elapse(15 * DAY).await;
         crash_for_good(world, &a).await;
     }
 }
@@ -128,7 +128,7 @@ async fn peer_pc_49_a_start_is_tried_once_and_as_often_as_the_limit_allows_then_
         a.start(Start::Fails);
         let opened = tenure_actors::Application::open(plot.spec).await;
         assert!(matches!(opened, Err(tenure_actors::OpenError::GaveUp { .. })), "{opened:?}");
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        elapse(Duration::from_secs(60)).await;
         assert_eq!((a.made(), a.alive()), (4, 0));
     }
 }
@@ -249,7 +249,7 @@ async fn peer_ps_79_a_stop_during_a_restart_is_honoured() {
     quiet().await;
     a.open_start();
     terminated.await.unwrap().unwrap();
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    elapse(Duration::from_secs(60)).await;
     assert_eq!((world.cast(), a.made()), (vec!["a stopped".to_owned()], 2));
     world.end().await;
 }

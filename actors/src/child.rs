@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::contain;
 use crate::event::{ActorName, Cause, ChildName, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason, PanicText};
 use crate::gate::Gate;
@@ -111,6 +112,14 @@ mod order {
     pub(super) const STOPPED: u8 = 32;
 }
 
+impl Drop for Child {
+    fn drop(&mut self) {
+        // The last who knew of it may be an actor of the kernel; the object's own drop may panic.
+        let object = self.object.take();
+        drop(contain::call(move || drop(object)));
+    }
+}
+
 impl Child {
     pub(crate) fn new(
         core: Arc<Core>,
@@ -199,9 +208,14 @@ impl Child {
     fn repeat_orders(&self) {
         if self.kill_reason().is_some() {
             self.send_kill();
-        } else if self.is_told_to_stop() && self.kind != ProcessKind::Function {
+        } else if (self.is_told_to_stop() && self.kind != ProcessKind::Function) || self.is_removed_object() {
             self.send_stop();
         }
+    }
+
+    /// Nothing of a removed object runs in its actor; there is no end of its own to wait for.
+    fn is_removed_object(&self) -> bool {
+        self.kind == ProcessKind::Object && !self.is_bound()
     }
 
     /// The start succeeded. Binds the id, unless its removal was requested meanwhile.
@@ -245,8 +259,7 @@ impl Child {
             self.unbound(self.trail().last);
             self.revoke();
             self.changed.notify_waiters();
-            if self.kind == ProcessKind::Object {
-                // Nothing of an object runs in its actor; there is no end of its own to wait for.
+            if self.is_removed_object() {
                 self.send_stop();
             }
         }
@@ -324,6 +337,8 @@ impl Child {
         self.give_up_id();
         self.release_leases();
         let _ = self.exit.set(exit);
+        // Again: what was left with the child since then saw no end yet, and relies on this.
+        self.release_leases();
         self.changed.notify_waiters();
         self.core.ended(self, never_started);
     }

@@ -26,6 +26,9 @@ mod contain;
 mod error;
 mod event;
 mod exit;
+#[doc(hidden)]
+#[cfg(feature = "testkit")]
+pub mod faults;
 mod gate;
 mod generation;
 mod id;

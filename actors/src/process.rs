@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::child::Child;
+use crate::contain;
 use crate::event::StopReason;
 use crate::exit::{ExitReason, ProcessResult};
 use crate::generation::core::Core;
@@ -211,6 +212,13 @@ impl ProcessSpec {
             child.set_fence(fence);
         }
         extras.leases.into_iter().for_each(|lease| child.hold(lease));
+    }
+
+    /// Drops what is not started: its leases first, then what it brought along, which may panic.
+    pub(crate) fn discard(self) {
+        let Self { extras, body, .. } = self;
+        drop(extras);
+        drop(contain::call(move || drop(body)));
     }
 }
 

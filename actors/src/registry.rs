@@ -178,9 +178,7 @@ impl Registry {
     /// Reads the index; never waits for the actor.
     #[must_use]
     pub fn get<P: ManagedProcess>(&self, id: &str) -> Option<Arc<P>> {
-        let index = self.core.index.pin();
-        let child = index.get(id).filter(|child| child.is_bound())?;
-        object_of(child)
+        object_of(&*self.core.find(id)?)
     }
 
     /// The actor registered under `id`; none if the id is free, or the process is no actor with this message
@@ -219,7 +217,7 @@ impl Registry {
     /// The registered processes in start order.
     #[must_use]
     pub fn list(&self) -> Vec<ProcessInfo> {
-        let mut children: Vec<_> = self.core.index.pin().values().cloned().collect();
+        let mut children = self.core.indexed();
         children.sort_unstable_by_key(|child| child.name.seq);
         let line = |child: Arc<Child>| {
             child.state().map(|state| ProcessInfo {
@@ -328,6 +326,8 @@ fn start(
     match admit(core, id, &mut process) {
         Err(error) => {
             refused(core, &error);
+            // Before the answer: whoever hears of it can reserve again at once (contract, C2).
+            process.discard();
             drop(reply.send(Err(error)));
         }
         Ok(child) => {

@@ -173,6 +173,10 @@ impl RuntimeStore {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Arc<R>, crate::exit::BoxError>>,
     {
+        // Asked again: who waited for another's make may get here after the close.
+        if self.core.is_sealed() {
+            return Err(RuntimeStoreClosed.into());
+        }
         let limit = self.core.limits.start_bound;
         let failed = |source| ResourceError::Failed { name: Arc::clone(name), source };
         let future = contain::call(make).map_err(|panic| failed(panic.into()))?;

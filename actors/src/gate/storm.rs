@@ -15,7 +15,7 @@ use tokio::runtime;
 use super::Gate;
 
 const SEED: u64 = 0x7465_6e75_7265;
-const ROUNDS: u64 = 2_000;
+const ROUNDS: u64 = 5_000;
 
 #[test]
 fn no_effect_is_in_progress_or_begins_after_close_returned() {

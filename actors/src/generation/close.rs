@@ -156,17 +156,20 @@ async fn kill_in_waves<F: Future<Output = ()>>(
     }
 }
 
-/// Has one child stopped beside the caller: told, waited for within its patience, killed.
+/// Has one child stopped beside the caller.
 pub(crate) fn close_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
     let child = Arc::clone(child);
-    tasks::spawn(async move {
-        let core = Arc::clone(&child.core);
-        let deadline = Instant::now() + core.limits.close_deadline;
-        let _ = timeout_at(deadline, child.settled()).await;
-        let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
-        let alone = std::slice::from_ref(&child);
-        end_children(&core, alone, stop, || async { drop(child.ended().await) }).await;
-    });
+    tasks::spawn(async move { stop_one(&child, reason, cause).await });
+}
+
+/// Has one child stopped: told once its start has settled, waited for within its patience, killed.
+pub(crate) async fn stop_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
+    let core = &child.core;
+    let deadline = Instant::now() + core.limits.close_deadline;
+    let _ = timeout_at(deadline, child.settled()).await;
+    let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
+    let alone = std::slice::from_ref(child);
+    end_children(core, alone, stop, || async { drop(child.ended().await) }).await;
 }
 
 /// Children that were told to stop.

@@ -4,9 +4,8 @@
 //! closer take away. Readers take no lock but the ledger's, and that only to draw a tree.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use crate::event::{ActorName, Cause, ChildName, EventKind};
 use crate::exit::{ExitReason, KillReason};
 use crate::gate::{Gate, Turned};
 use crate::generation::report::{CloseReport, Counters};
-use crate::generation::{CloseOrder, GenerationMessage};
+use crate::generation::{CloseOrder, GenerationMessage, ServiceKey};
 use crate::id::{Epoch, ProcessId, Role, Seq};
 use crate::journal::Journal;
 use crate::operations::{OperationsMessage, OperationsTable};
@@ -45,7 +44,9 @@ pub(crate) struct Core {
     pub(crate) chaos: Chaos,
     /// Set once, when authority ends. It only refuses earlier than the gates would.
     sealed: AtomicBool,
-    pub(crate) index: papaya::HashMap<ProcessId, Arc<Child>, RandomState>,
+    /// Weak: what is taken out of it may linger until the map reclaims it, and must not keep an ended child,
+    /// its object and, through them, this very generation. The ledger holds every child that is in it.
+    index: papaya::HashMap<ProcessId, Weak<Child>, RandomState>,
     /// How many ids are taken.
     pub(crate) names: AtomicUsize,
     ledger: Mutex<Ledger>,
@@ -62,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) events: Events,
     pub(crate) closing: Closing,
     /// The services as readers see them.
-    pub(crate) service_list: RwLock<Vec<ServiceInfo>>,
+    pub(crate) service_list: RwLock<BTreeMap<ServiceKey, ServiceInfo>>,
     /// The services given at open have started.
     pub(crate) ready: watch::Sender<bool>,
     /// Steps 2 to 4 of the close, which the close of the registry alone takes too.
@@ -380,7 +381,7 @@ impl Core {
         self.population(place).admit();
         if place == Place::Registry {
             self.names.fetch_add(1, Ordering::AcqRel);
-            self.index.pin().insert(child.id.clone(), Arc::clone(&child));
+            self.index.pin().insert(child.id.clone(), Arc::downgrade(&child));
         }
         Ok(child)
     }
@@ -408,8 +409,13 @@ impl Core {
 
     /// The child registered under `id`, if it still owns it.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Child>> {
-        let index = self.index.pin();
-        index.get(id).filter(|child| child.is_bound()).cloned()
+        let child = self.index.pin().get(id).and_then(Weak::upgrade);
+        child.filter(|child| child.is_bound())
+    }
+
+    /// The children in the index, in no order.
+    pub(crate) fn indexed(&self) -> Vec<Arc<Child>> {
+        self.index.pin().values().filter_map(Weak::upgrade).collect()
     }
 
     /// A child ended. Called once, by the child.
@@ -446,7 +452,7 @@ impl Core {
         let index = self.index.pin();
         if child.place == Place::Registry {
             // By identity: the id may belong to a successor by now.
-            let _ = index.remove_if(&child.id, |_, found| Arc::ptr_eq(found, child));
+            let _ = index.remove_if(&child.id, |_, found| std::ptr::eq(found.as_ptr(), Arc::as_ptr(child)));
         }
         self.ledger.lock().of(child.place).remove(&child.name.seq);
     }
@@ -465,11 +471,14 @@ impl Core {
         undrained.clone()
     }
 
-    /// Frees what is left of children that have all ended.
+    /// Frees what is left of children that have all ended: they hold this generation.
     pub(crate) fn clear(&self) {
         self.index.pin().clear();
-        *self.ledger.lock() = Ledger::default();
-        *self.closing_processes.lock() = Arc::default();
+        // Dropped outside of the locks: what children bring along may look at the tree as it goes.
+        let ledger = std::mem::take(&mut *self.ledger.lock());
+        let closing = std::mem::take(&mut *self.closing_processes.lock());
+        drop((ledger, closing));
+        self.service_list.write().clear();
     }
 
     // --- failing and closing ----------------------------------------------------------------------------

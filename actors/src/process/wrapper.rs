@@ -282,6 +282,12 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
     };
     let outcome = timeout(state.limit, attempt).await;
     let Some(refusal) = Refusal::of(outcome, state.limit) else {
+        if child.exit().is_some() {
+            // It held its thread until it was abandoned: closed, not registered (contract, R12). The caller
+            // is answered with the state's drop.
+            drop(timeout(child.core.limits.cleanup_bound, close_object(&child, object)).await);
+            return;
+        }
         child.settle_started(state.started);
         state.body = Some(Body::Object(object));
         state.ending.answer(Ok(()));

@@ -391,7 +391,7 @@ impl Operations {
         if sent.is_err() {
             return Err(ReserveError::Closed);
         }
-        answer.await.unwrap_or(Err(ReserveError::Closed))
+        self.core.answer(answer).await.unwrap_or(Err(ReserveError::Closed))
     }
 
     /// The registration of an active operation. Reads the index; never waits for the actor.
@@ -427,7 +427,7 @@ impl Operations {
         let actor = self.core.actors.operations.get();
         if actor.is_some_and(|actor| actor.cast(OperationsMessage::Close { reply: reply.into() }).is_ok()) {
             // An actor that is gone has cleared everything on its way out.
-            let _ = answer.await;
+            let _ = self.core.answer(answer).await;
         }
     }
 }

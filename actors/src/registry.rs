@@ -169,7 +169,7 @@ impl Registry {
     async fn call<T>(&self, message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage) -> Option<T> {
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.core.actors.registry.get()?.cast(message(reply.into())).ok()?;
-        answer.await.ok()
+        self.core.answer(answer).await
     }
 
     /// The process object registered under `id`, starting or running: the same concrete object that was

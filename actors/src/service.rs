@@ -250,7 +250,7 @@ impl Services {
         if generation.cast(GenerationMessage::Service(command(reply))).is_err() {
             return Err(ServiceError::Closed);
         }
-        answer.await.unwrap_or(Err(ServiceError::Closed))
+        self.core.answer(answer).await.unwrap_or(Err(ServiceError::Closed))
     }
 }
 

@@ -97,6 +97,9 @@ impl Tree {
     }
 
     fn opened(&mut self, epoch: Epoch) {
+        if self.generation(epoch).is_some() {
+            return;
+        }
         self.generations.push(GenerationNode {
             epoch,
             open: true,
@@ -108,7 +111,9 @@ impl Tree {
     }
 
     fn admitted(&mut self, process: &ProcessId, child: &ChildName) {
-        if let Some(generation) = self.generation(child.epoch) {
+        if let Some(generation) = self.generation(child.epoch)
+            && !generation.has(child)
+        {
             let (name, process) = (child.clone(), Some(process.clone()));
             generation.insert(ChildNode { name, process, bound: true, patience: None });
         }
@@ -121,7 +126,7 @@ impl Tree {
         match child {
             ActorName::Registry(_) => generation.registry = true,
             ActorName::Operations(_) => generation.operations = true,
-            ActorName::Child(name) if !generation.children.iter().any(|node| node.name == *name) => {
+            ActorName::Child(name) if !generation.has(name) => {
                 let name = name.clone();
                 generation.insert(ChildNode { name, process: None, bound: false, patience: None });
             }
@@ -161,6 +166,11 @@ impl GenerationNode {
     fn insert(&mut self, child: ChildNode) {
         let at = self.children.partition_point(|node| node.name.seq < child.name.seq);
         self.children.insert(at, child);
+    }
+
+    /// A snapshot taken in the middle of an admission has the child before its event is heard.
+    fn has(&self, child: &ChildName) -> bool {
+        self.children.iter().any(|node| node.name == *child)
     }
 
     fn processes(&self) -> usize {

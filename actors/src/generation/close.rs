@@ -11,6 +11,7 @@
 //! The protocol runs in a task beside the actors it closes, on state that outlives them: it ends in the same
 //! way when the registry, the operations or the supervisor itself has failed.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::child::{Child, Place};
 use crate::event::{ActorName, Cause, CloseReason, EventId, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason};
+use crate::generation::ServiceKey;
 use crate::generation::core::{Core, KernelActor, patience_ends};
 use crate::generation::report::CloseReport;
 use crate::rules::Patience;
@@ -106,7 +108,7 @@ pub(crate) async fn end_processes(core: &Arc<Core>, stop: Stop) {
 /// Step 5: one by one, so that a service outlives those that were started after it.
 async fn end_services(core: &Arc<Core>, stop: Stop) {
     core.population(Place::Services).admissions.drained().await;
-    let services = core.services();
+    let services = services_in_order(core);
     let _ = timeout_at(stop.deadline, core.population(Place::Services).settled()).await;
     let mut cause = last_events(core, stop.cause).last().copied();
     for service in services.iter().rev() {
@@ -115,6 +117,18 @@ async fn end_services(core: &Arc<Core>, stop: Stop) {
         end_children(core, alone, Stop { cause, ..stop }, || async { drop(service.ended().await) }).await;
         cause = service.trail().last.or(cause);
     }
+}
+
+/// The incarnations of the services, in the order of the services: one that was started again still comes
+/// before those that were first started after it (peer case OS-85).
+fn services_in_order(core: &Core) -> Vec<Arc<Child>> {
+    let published = core.service_list.read();
+    let order: HashMap<&str, ServiceKey> =
+        published.iter().map(|(key, service)| (&*service.name, *key)).collect();
+    let mut services = core.services();
+    // One that is not published yet is being added: it is the last.
+    services.sort_by_key(|child| order.get(child.id.as_str()).copied().unwrap_or(ServiceKey::MAX));
+    services
 }
 
 /// Tells children to stop, in reverse order, and sees to it that they end. `all_ended` says when.

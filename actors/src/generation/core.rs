@@ -12,7 +12,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 use ractor::{ActorCell, ActorRef, ActorStatus};
-use tokio::sync::{Notify, OnceCell, watch};
+use tokio::sync::{Notify, OnceCell, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -486,6 +486,19 @@ impl Core {
     /// Has the generation closed. Authority ends in this call; the rest happens beside it.
     pub(crate) fn begin_close(self: &Arc<Self>, order: CloseOrder) {
         crate::generation::close::begin(self, order);
+    }
+
+    /// Waits for what a kernel actor answers; none once it is clear that it never will.
+    ///
+    /// A message that is being sent while its actor ends may stay in the mailbox, neither handled nor dropped,
+    /// for as long as anybody is able to send to it: its reply port alone would be waited for for ever.
+    pub(crate) async fn answer<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            answered = &mut answer => answered.ok(),
+            // Whatever was answered was answered before the close was over.
+            _ = self.closing.outcome() => answer.try_recv().ok(),
+        }
     }
 
     /// Stops a kernel actor and waits until its task is gone. False if it was gone already.

@@ -360,12 +360,15 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
     // Not linked before its `pre_start` is done: until then only this guard would take it along.
     let unlinked = KillOnDrop(Some(spawned.cell.clone()));
     child.set_object(spawned.reference);
-    let outcome = timeout(state.limit, spawned.started).await;
+    let mut started = spawned.started;
+    let outcome = timeout(state.limit, &mut started).await;
     match outcome {
         Ok(Ok(Ok(handle))) => {
             unlinked.keep();
-            child.settle_started(state.started);
+            // Known before it counts as started: a close that saw the start settle would stop the wrapper in
+            // its stead, and ractor would kill the actor with it.
             child.set_inner_actor(spawned.cell, handle);
+            child.settle_started(state.started);
             state.ending.answer(Ok(()));
         }
         Ok(Ok(Err(SpawnErr::StartupFailed(source)))) => {
@@ -379,6 +382,8 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
         Ok(Err(error)) => refuse(myself, state, Refusal::Error(error.into()), None).await,
         Err(_) => {
             drop(unlinked);
+            // It is cut off at its next await; before that it is not gone, and must meet no successor.
+            let _ = timeout(child.core.limits.cleanup_bound, started).await;
             refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
         }
     }

@@ -22,8 +22,11 @@ async fn open(restarts: u32) -> Application {
     Application::open(ApplicationSpec { intensity, backoff: doubling(), ..Default::default() }).await.unwrap()
 }
 
+/// Has one of a generation's own actors fail.
+type Fail = fn(&Generation, &str);
+
 /// Fails the current generation and waits for the next one.
-async fn fail(application: &Application, how: fn(&Generation, &str)) {
+async fn fail(application: &Application, how: Fail) {
     let mut events = application.events();
     how(&application.current(), "boom");
     bench::hear(&mut events, |kind| matches!(kind, EventKind::Opened { .. })).await;
@@ -33,7 +36,7 @@ async fn fail(application: &Application, how: fn(&Generation, &str)) {
 
 #[tokio::test(start_paused = true)]
 async fn app_a_generation_is_replaced_when_any_of_its_own_actors_fails() {
-    let ways: [(&str, fn(&Generation, &str)); 3] = [
+    let ways: [(&str, Fail); 3] = [
         ("registry#1 failed: boom", faults::fail_registry),
         ("operations#1 failed: boom", faults::fail_operations),
         ("g1 failed: ", faults::fail_supervisor),
@@ -136,7 +139,7 @@ async fn app_a_replace_during_the_back_off_opens_at_once_and_only_one() {
     assert!(matches!(report.reason, CloseReason::Failed(_)), "{report:?}");
     assert_eq!(begun.elapsed(), Duration::ZERO);
 
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench::a_minute_passes().await;
     assert_eq!(application.current().epoch().get(), 2, "the back-off that was overtaken opens nothing");
     bench::close(&application).await;
 }
@@ -151,7 +154,7 @@ async fn app_a_close_during_the_back_off_is_the_end() {
     assert_eq!(report.epoch.get(), 1);
     assert_eq!(application.ended().await, ApplicationEnd::Closed);
 
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench::a_minute_passes().await;
     assert_eq!(application.current().epoch().get(), 1);
     assert!(!application.current().is_open());
 }
@@ -163,7 +166,7 @@ async fn app_a_failure_of_a_generation_that_was_replaced_is_nobodys_business() {
     bench::assert_balanced(&application.replace().await.unwrap());
     faults::fail_registry(&old, "boom");
     faults::fail_supervisor(&old, "boom");
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench::a_minute_passes().await;
     assert_eq!(application.current().epoch().get(), 2);
     assert!(application.current().is_open());
     bench::close(&application).await;
@@ -180,7 +183,7 @@ async fn app_a_failure_while_it_closes_is_not_replaced() {
     let report = closing.await.unwrap();
     bench::assert_balanced(&report);
     assert_eq!(report.reason, CloseReason::ApplicationClosed);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench::a_minute_passes().await;
     assert_eq!(application.current().epoch().get(), 1);
 }
 

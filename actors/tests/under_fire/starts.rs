@@ -1,9 +1,10 @@
 //! Services that do not start.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tenure_actors::rules::{Backoff, Strategy};
-use tenure_actors::{ServiceError, ServiceState, StartError, StartFailure, Verb};
+use tenure_actors::{ProcessSpec, ServiceError, ServiceState, StartError, StartFailure, Verb};
 
 use crate::kit::{KINDS, Kind, Plot, Start, Stop, after_ms, quiet};
 
@@ -180,6 +181,58 @@ async fn a_start_that_fails_while_its_group_is_stopped_counts_once_with_the_grou
     restarted.await.unwrap().expect("its start was admitted and worked");
     world.until_running("b#3").await;
     assert_eq!(world.said(Verb::Retry).len(), 1);
+    world.end().await;
+}
+
+/// Hangs in its start; what it holds there takes as long to drop as the test wants.
+struct Clinging {
+    letting_go: tokio::sync::mpsc::UnboundedSender<&'static str>,
+    gate: Mutex<Option<std::sync::mpsc::Receiver<()>>>,
+}
+
+struct Grip(tokio::sync::mpsc::UnboundedSender<&'static str>, std::sync::mpsc::Receiver<()>);
+
+impl Drop for Grip {
+    fn drop(&mut self) {
+        let _ = self.0.send("lets go");
+        let _ = self.1.recv();
+        let _ = self.0.send("gone");
+    }
+}
+
+impl ractor::Actor for Clinging {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ractor::ActorRef<()>, (): ()) -> Result<(), ractor::ActorProcessingErr> {
+        let gate = self.gate.lock().unwrap().take();
+        let _grip = gate.map(|gate| Grip(self.letting_go.clone(), gate));
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_exceeds_its_bound_is_refused_only_after_nothing_of_it_runs() {
+    let world = Plot::new(Strategy::OneForOne).open().await;
+    let (letting_go, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (open, gate) = std::sync::mpsc::channel();
+    let actor = Clinging { letting_go: letting_go.clone(), gate: Mutex::new(Some(gate)) };
+    let spec = ProcessSpec::actor("clinging", actor, |_| ()).start_bound(Duration::from_millis(1));
+    let registry = world.generation().registry();
+    let started = tokio::spawn(async move {
+        let refused = registry.start("x", spec).await;
+        let _ = letting_go.send("refused");
+        refused
+    });
+    assert_eq!(told.recv().await, Some("lets go"));
+    // Time enough for an answer that comes too early.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    open.send(()).unwrap();
+    assert_eq!((told.recv().await, told.recv().await), (Some("gone"), Some("refused")));
+    assert!(matches!(started.await.unwrap(), Err(StartError::StartTimedOut { .. })));
     world.end().await;
 }
 

@@ -2,7 +2,9 @@
 //!
 //! `TENURE_SEED=n` runs one seed; a failure names its seed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_actors::rules::Strategy;
 use tenure_actors::{ActorName, Event, EventKind, ServiceError, ServiceState, StopReason};
@@ -13,15 +15,44 @@ const SERVICES: usize = 6;
 const STEPS: usize = 60;
 const SEEDS: u64 = 25;
 
+const STRATEGIES: [Strategy; 3] = [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne];
+
+fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("TENURE_SEED") {
+        Ok(seed) => vec![seed.parse().expect("a number")],
+        Err(_) => (0..count).collect(),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_storm_of_commands_and_crashes_breaks_no_invariant() {
-    let seeds = match std::env::var("TENURE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("a number")],
-        Err(_) => (0..SEEDS).collect(),
-    };
-    for seed in seeds {
-        for strategy in [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne] {
-            storm(seed, strategy).await;
+    for seed in seeds(SEEDS) {
+        for strategy in STRATEGIES {
+            let _raging = Raging(seed, strategy);
+            let mut dice = Dice(seed);
+            let (world, parts, asked) = rage(strategy, &mut dice, true).await;
+            if dice.below(2) == 0 {
+                calm_down(&world, &parts).await;
+                assert_no_one_is_stuck(&world);
+            }
+            let (order, events) = close(world, asked).await;
+            assert_nothing_starts_after_the_seal(&events);
+            assert_the_close_stops_in_reverse_order(&order, &events);
+            if strategy != Strategy::OneForOne {
+                assert_nobody_starts_before_those_before_him(&events);
+            }
+        }
+    }
+}
+
+/// The same on several threads, where the journal may note events of one instant in either order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_storm_on_several_threads_breaks_no_invariant() {
+    for seed in seeds(5) {
+        for strategy in STRATEGIES {
+            let _raging = Raging(seed, strategy);
+            let (world, _, asked) = rage(strategy, &mut Dice(seed), false).await;
+            close(world, asked).await;
         }
     }
 }
@@ -38,37 +69,26 @@ impl Drop for Raging {
     }
 }
 
-async fn storm(seed: u64, strategy: Strategy) {
-    let _raging = Raging(seed, strategy);
-    let mut dice = Dice(seed);
+/// A world after a storm, its parts, and what was asked for in it.
+async fn rage(strategy: Strategy, dice: &mut Dice, lulls: bool) -> (World, Vec<Part>, Vec<Answer>) {
     let mut plot = Plot::new(strategy);
     let mut parts = Vec::new();
     for number in 0..SERVICES {
         let part = plot.part(&format!("s{number}"), KINDS[dice.below(3)]);
-        plot = plot.with(spec_of(&part, &mut dice));
+        plot = plot.with(spec_of(&part, dice));
         parts.push(part);
     }
-    let world = plot.open().await;
+    let world = plot.limits(|limits| limits.start_bound = Duration::from_millis(30)).open().await;
     let mut asked = Vec::new();
     for _ in 0..STEPS {
-        asked.extend(step(&world, &parts[dice.below(SERVICES)], &mut dice));
-        if dice.below(3) == 0 {
-            quiet().await;
+        asked.extend(step(&world, &parts[dice.below(SERVICES)], dice));
+        match (dice.below(3), lulls) {
+            (0, true) => quiet().await,
+            (0, false) => tokio::task::yield_now().await,
+            _ => {}
         }
     }
-    if dice.below(2) == 0 {
-        calm_down(&world, &parts).await;
-        assert_no_one_is_stuck(&world);
-    }
-    let events = close(world).await;
-    assert_nothing_starts_after_the_seal(&events);
-    assert_the_close_stops_in_reverse_order(&events);
-    if strategy != Strategy::OneForOne {
-        assert_nobody_starts_before_those_before_him(&events);
-    }
-    for answer in asked {
-        answer.await.expect("every command is answered");
-    }
+    (world, parts, asked)
 }
 
 fn spec_of(part: &Part, dice: &mut Dice) -> tenure_actors::ServiceSpec {
@@ -85,7 +105,7 @@ type Answer = tokio::task::JoinHandle<()>;
 
 fn step(world: &World, part: &Part, dice: &mut Dice) -> Option<Answer> {
     let (services, name) = (world.services(), part.name().to_owned());
-    match dice.below(12) {
+    match dice.below(13) {
         0 | 1 => part.crash(),
         2 => part.end(End::Normal),
         3 => part.end(End::Panic),
@@ -96,6 +116,10 @@ fn step(world: &World, part: &Part, dice: &mut Dice) -> Option<Answer> {
         8 => return Some(tokio::spawn(async move { answered(services.terminate(&name).await) })),
         9 => return Some(tokio::spawn(async move { answered(services.restart(&name).await) })),
         10 => return Some(tokio::spawn(async move { answered(services.delete(&name).await) })),
+        11 => {
+            let process = services.get(&name).and_then(|service| service.process)?;
+            return Some(tokio::spawn(async move { drop(process.close().await) }));
+        }
         _ => {
             let spec = spec_of(part, dice);
             return Some(tokio::spawn(async move { answered(services.start(spec).await) }));
@@ -135,11 +159,16 @@ fn assert_no_one_is_stuck(world: &World) {
     }
 }
 
-async fn close(world: World) -> Vec<Arc<Event>> {
+/// Answers the services in order, and everything that the journal said.
+async fn close(world: World, asked: Vec<Answer>) -> (Vec<String>, Vec<Arc<Event>>) {
+    let order = world.services().list().into_iter().map(|service| service.name.to_string()).collect();
     let report = world.application.close().await.expect("the application closes");
     assert_eq!(report.imbalance(), None, "{report:?}");
     world.assert_deserted();
-    world.events()
+    for answer in asked {
+        answer.await.expect("every command is answered");
+    }
+    (order, world.events())
 }
 
 fn sealed_at(events: &[Arc<Event>]) -> usize {
@@ -153,27 +182,34 @@ fn assert_nothing_starts_after_the_seal(events: &[Arc<Event>]) {
     assert!(late.is_none(), "started after the seal: {late:?}");
 }
 
-fn assert_the_close_stops_in_reverse_order(events: &[Arc<Event>]) {
+fn assert_the_close_stops_in_reverse_order(order: &[String], events: &[Arc<Event>]) {
     let stopped = events[sealed_at(events)..].iter().filter_map(|event| match &event.kind {
-        EventKind::StopSent { child: child @ ActorName::Child(_), .. } => Some(child),
+        EventKind::StopSent { child: ActorName::Child(child), reason: StopReason::Closed } => {
+            order.iter().position(|name| name == child.role.as_str())
+        }
         _ => None,
     });
     let stopped: Vec<_> = stopped.collect();
-    let is_reversed = stopped.is_sorted_by(|first, second| first.tree_path() > second.tree_path());
-    assert!(is_reversed, "not in reverse start order: {stopped:?}");
+    assert!(stopped.is_sorted_by(|first, second| first > second), "{stopped:?} of {order:?}");
 }
 
 /// Under a group strategy a group restart stops one service after the other: between the word to one and its
 /// end no other is told, and nobody starts.
 fn assert_nobody_starts_before_those_before_him(events: &[Arc<Event>]) {
     let mut going_down: Option<&ActorName> = None;
+    let mut ended = HashSet::new();
     for event in &events[..sealed_at(events)] {
         match &event.kind {
+            // One that ends in the moment it is told has ended first.
+            EventKind::StopSent { child, .. } if ended.contains(child) => {}
             EventKind::StopSent { child, reason: StopReason::SiblingRestarted } => {
                 assert_eq!(going_down, None, "{child} was told before another had ended");
                 going_down = Some(child);
             }
-            EventKind::Ended { .. } if going_down == Some(&event.actor) => going_down = None,
+            EventKind::Ended { .. } => {
+                ended.insert(&event.actor);
+                going_down = going_down.filter(|child| **child != event.actor);
+            }
             EventKind::Started { child } => assert_eq!(going_down, None, "{child} started meanwhile"),
             _ => {}
         }

@@ -139,6 +139,20 @@ async fn peer_os_85_start_order_is_list_order_and_every_stop_is_its_exact_revers
 }
 
 #[tokio::test(start_paused = true)]
+async fn peer_os_85_a_service_that_was_started_again_alone_keeps_its_place_in_the_order_of_the_close() {
+    let (plot, [a, _b, _c]) = Plot::new(Strategy::OneForOne).cast(["a", "b", "c"]);
+    let world = plot.open().await;
+    a.crash();
+    world.until_running("a#2").await;
+    world.services().terminate("b").await.unwrap();
+    world.services().restart("b").await.unwrap();
+    world.diary.take();
+    let diary = world.diary.clone();
+    world.end().await;
+    assert_eq!(diary.of("down"), ["c#1", "b#2", "a#2"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn peer_os_47_dynamic_children_end_in_parallel_within_the_slowest_and_within_their_patience() {
     for (stubborn, expected_ms) in [(false, 300), (true, 500)] {
         let mut plot = Plot::new(Strategy::OneForOne);

@@ -10,8 +10,8 @@
 //!   and which checks that the session still is what was summarised.
 //!
 //! `plugin.rs` has the actions and `process.rs` the process: these two are what a plugin author writes.
-//! `session.rs`, `client.rs` and `stand_in.rs` are the world around them. Nothing here sleeps: the provider is
-//! a server on this machine that answers when a scene says so.
+//! `session.rs`, `client.rs` and `stand_in.rs` are the world around them. Nothing here sleeps: the provider
+//! is a server on this machine that answers when a scene says so.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -152,7 +152,7 @@ impl ManagedProcess for CompactionProcess {
         Ok(())
     }
 
-    // No `close`: the worker is told to stop when the application closes, and what it still commits is refused.
+    // No `close`: when the application closes the worker is told so too, and what it commits is refused.
 }
 
 /// Gives up the ids, also when the worker panics or is cut off; the operation is released after them.

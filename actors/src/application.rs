@@ -199,7 +199,7 @@ impl Application {
     }
 
     /// The latest generation after `epoch`, as soon as there is one; none if the application ends before. For
-    /// those whose generation was replaced and who go on in its successor.
+    /// those whose generation was replaced and who go on in its successor. Its services may still be starting.
     ///
     /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn after(&self, epoch: Epoch) -> Option<Generation> {

@@ -213,6 +213,21 @@ impl Application {
         self.published.latest.borrow().clone().unwrap_or_else(|| self.first.clone())
     }
 
+    /// The latest generation after `epoch`, as soon as there is one; none if the application ends before. For
+    /// those whose generation was replaced and who go on in its successor. Its services may still be starting.
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
+    pub async fn after(&self, epoch: Epoch) -> Option<Generation> {
+        let mut latest = self.published.latest.subscribe();
+        let mut end = self.published.end.subscribe();
+        let is_after = |latest: &Option<Generation>| latest.as_ref().is_some_and(|open| open.epoch() > epoch);
+        tokio::select! {
+            biased;
+            found = latest.wait_for(is_after) => found.ok().and_then(|found| found.clone()),
+            _ = end.wait_for(Option::is_some) => None,
+        }
+    }
+
     /// Seals the current generation, opens the next at once and closes the old one beside it. Answers the
     /// report of the old one. What the old one still does has no effect from the moment of the seal.
     ///

@@ -1,5 +1,6 @@
 //! The close report: what became of everything a generation ever started. It balances.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -72,6 +73,30 @@ impl CloseReport {
             return Some(format!("started {} but {accounted} accounted for", self.started));
         }
         (commits.submitted != commits.applied + commits.dropped).then(|| format!("{commits:?}"))
+    }
+}
+
+/// One line, without how long it took: what happened is the same on every machine.
+impl fmt::Display for CloseReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { epoch, reason, started, ended, closed, commits, .. } = self;
+        let (failed, killed, abandoned) = (self.failed.len(), self.killed.len(), self.abandoned.len());
+        write!(f, "g{epoch} {reason}: started {started}, ended {ended}, closed {closed}, failed {failed}, ")?;
+        write!(f, "killed {killed}, abandoned {abandoned}; {commits}")?;
+        if !self.in_flight.is_empty() {
+            write!(f, "; in flight {}", self.in_flight.len())?;
+        }
+        if !self.resources_failed.is_empty() {
+            write!(f, "; resources failed {}", self.resources_failed.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CommitCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { submitted, applied, dropped } = self;
+        write!(f, "commits {submitted}, applied {applied}, dropped {dropped}")
     }
 }
 

@@ -29,6 +29,10 @@ pub(crate) struct Shared {
     /// The epoch whose authority stands; 0 between generations.
     current_epoch: AtomicU64,
     actor: OnceLock<ActorRef<ApplicationMessage>>,
+    /// Every generation there ever was, while a recorder is attached: their close reports are checked
+    /// against the events.
+    #[cfg(feature = "testkit")]
+    pub(crate) recorded: parking_lot::Mutex<Vec<Generation>>,
 }
 
 /// What the actor publishes to the handles. Apart from [`Shared`], which every generation holds: a generation
@@ -155,8 +159,14 @@ impl Application {
         chaos: Chaos,
     ) -> Result<Self, OpenError> {
         check(&spec.generation)?;
-        let shared =
-            Arc::new(Shared { journal, chaos, current_epoch: AtomicU64::new(0), actor: OnceLock::new() });
+        let shared = Arc::new(Shared {
+            journal,
+            chaos,
+            current_epoch: AtomicU64::new(0),
+            actor: OnceLock::new(),
+            #[cfg(feature = "testkit")]
+            recorded: parking_lot::Mutex::default(),
+        });
         let published = Published { latest: watch::Sender::new(None), end: watch::Sender::new(None) };
         let published = Arc::new(published);
         let arguments = (Arc::clone(&shared), Arc::clone(&published), spec);
@@ -168,6 +178,11 @@ impl Application {
         let application = Self { shared, published, first };
         application.ready().await?;
         Ok(application)
+    }
+
+    #[cfg(feature = "testkit")]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     async fn ready(&self) -> Result<(), OpenError> {
@@ -185,6 +200,7 @@ impl Application {
                 },
                 _ = latest.changed() => {}
                 _ = ready.wait_for(|ready| *ready) => return Ok(()),
+                // Closed on purpose, from inside: there will be no other, and nothing to wait for.
                 () = closed_on_purpose(&current) => return Ok(()),
             }
         }
@@ -195,6 +211,21 @@ impl Application {
     #[must_use]
     pub fn current(&self) -> Generation {
         self.published.latest.borrow().clone().unwrap_or_else(|| self.first.clone())
+    }
+
+    /// The latest generation after `epoch`, as soon as there is one; none if the application ends before. For
+    /// those whose generation was replaced and who go on in its successor. Its services may still be starting.
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
+    pub async fn after(&self, epoch: Epoch) -> Option<Generation> {
+        let mut latest = self.published.latest.subscribe();
+        let mut end = self.published.end.subscribe();
+        let is_after = |latest: &Option<Generation>| latest.as_ref().is_some_and(|open| open.epoch() > epoch);
+        tokio::select! {
+            biased;
+            found = latest.wait_for(is_after) => found.ok().and_then(|found| found.clone()),
+            _ = end.wait_for(Option::is_some) => None,
+        }
     }
 
     /// Seals the current generation, opens the next at once and closes the old one beside it. Answers the
@@ -394,6 +425,10 @@ async fn open(
     shared.current_epoch.store(epoch.get(), Ordering::Release);
     let core = generation::open(shared, epoch, spec.generation.clone(), myself.get_cell(), cause).await?;
     published.latest.send_replace(Some(Generation::new(Arc::clone(&core))));
+    #[cfg(feature = "testkit")]
+    if shared.journal.is_recording() {
+        shared.recorded.lock().push(Generation::new(Arc::clone(&core)));
+    }
     Ok(core)
 }
 

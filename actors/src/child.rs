@@ -225,9 +225,14 @@ impl Child {
     }
 
     /// The start succeeded. Binds the id, unless its removal was requested meanwhile.
-    pub(crate) fn settle_started(self: &Arc<Self>, started: Cause) {
+    ///
+    /// False when the child was given up before: its start held its thread, beyond the kill.
+    pub(crate) fn settle_started(self: &Arc<Self>, started: Cause) -> bool {
+        if self.has_order(order::END) {
+            return false;
+        }
         self.note(|trail| trail.started = started, started);
-        self.core.counters.started();
+        self.core.counters.started(self.place);
         if self.place == Place::Registry {
             let bound = self.core.journal.emit(started, || {
                 let (process, child) = (self.id.clone(), self.name.clone());
@@ -237,11 +242,17 @@ impl Child {
         }
         let bound =
             self.phase.compare_exchange(phase::STARTING, phase::RUNNING, Ordering::AcqRel, Ordering::Acquire);
-        if bound.is_err() && self.give_up_id().is_some() {
+        if bound.is_err() {
             self.revoke();
+            if self.give_up_id().is_none() {
+                // Given up this very moment: whoever did it has counted it as never started.
+                self.core.counters.not_started(self.place);
+                return false;
+            }
         }
         self.core.population(self.place).settle();
         self.changed.notify_waiters();
+        true
     }
 
     /// Requests the removal of this child: its id is given up now, or as soon as it has started.
@@ -262,7 +273,7 @@ impl Child {
             .compare_exchange(phase::RUNNING, phase::UNBOUND, Ordering::AcqRel, Ordering::Acquire)
             .is_ok();
         if removed {
-            self.unbound(self.trail().last);
+            self.unbound_from(phase::RUNNING);
             self.revoke();
             self.changed.notify_waiters();
             if self.is_removed_object() {
@@ -336,11 +347,10 @@ impl Child {
             Some(panic) if !exit.is_abnormal() => ExitReason::Panicked(panic.0),
             _ => exit,
         };
-        let never_started =
-            matches!(self.phase.load(Ordering::Acquire), phase::STARTING | phase::REMOVAL_REQUESTED);
         self.announce_end(&exit);
+        // Told by the step that gives up the id, so that a start which settles at this moment is counted once.
+        let never_started = matches!(self.give_up_id(), Some(phase::STARTING | phase::REMOVAL_REQUESTED));
         self.core.counters.ended(self, &exit, never_started);
-        self.give_up_id();
         self.release_leases();
         let _ = self.exit.set(exit);
         // Again: what was left with the child since then saw no end yet, and relies on this.
@@ -495,7 +505,8 @@ impl Child {
 
     /// Cuts it off at its next await.
     pub(crate) fn kill(&self, reason: KillReason) {
-        if self.exit.get().is_some() {
+        if self.exit.get().is_some() || self.kill_reason().is_some() {
+            // Killed already, and perhaps not gone yet; an actor that comes late gets the order again.
             return;
         }
         let order = match reason {

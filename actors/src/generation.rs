@@ -31,7 +31,7 @@ mod supervisor;
 
 pub(crate) use close::CloseOrder;
 pub use report::{CloseReport, CommitCounts};
-pub(crate) use supervisor::ServiceCommand;
+pub(crate) use supervisor::{Key as ServiceKey, ServiceCommand};
 
 use self::core::{Core, KernelActor};
 use self::supervisor::Supervisor;
@@ -137,6 +137,8 @@ pub(crate) enum GenerationMessage {
     ServiceSettled(Arc<Child>, Result<(), StartError>),
     /// A service incarnation ended.
     ServiceEnded(Arc<Child>),
+    /// A service incarnation that its supervisor had stopped is gone.
+    ServiceStopped(Arc<Child>),
     /// Somebody wants something of the services.
     Service(ServiceCommand),
     /// A delay is over.
@@ -250,12 +252,14 @@ impl Supervisor {
         match message {
             GenerationMessage::ServiceSettled(child, result) => self.settled(&child, result),
             GenerationMessage::ServiceEnded(child) => self.ended(&child),
+            GenerationMessage::ServiceStopped(child) => self.stopped_as_told(&child),
             GenerationMessage::Service(command) => self.obey(command),
-            GenerationMessage::Advance => self.advance(),
+            GenerationMessage::Advance => {}
             #[cfg(feature = "testkit")]
             #[allow(clippy::panic, reason = "what a test asked for")]
             GenerationMessage::Panic(text) => panic!("{text}"),
         }
+        self.advance();
     }
 }
 

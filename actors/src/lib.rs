@@ -26,9 +26,6 @@ mod contain;
 mod error;
 mod event;
 mod exit;
-#[doc(hidden)]
-#[cfg(feature = "testkit")]
-pub mod faults;
 mod gate;
 mod generation;
 mod id;
@@ -43,6 +40,8 @@ mod service;
 mod settings;
 mod sync;
 mod tasks;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 mod tree;
 
 pub use application::{Application, ApplicationEnd, OpenError, ReplaceError};

@@ -216,6 +216,12 @@ impl OperationsTable {
         self.count.load(Ordering::Acquire)
     }
 
+    /// Nothing is in the tables, released or not.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count() == 0 && self.index.pin().is_empty()
+    }
+
     /// Ends a registration once. Answers whether this call did it.
     fn end(&self, active: &Active) -> bool {
         let ended = active.held.swap(false, Ordering::AcqRel);
@@ -391,7 +397,7 @@ impl Operations {
         if sent.is_err() {
             return Err(ReserveError::Closed);
         }
-        answer.await.unwrap_or(Err(ReserveError::Closed))
+        self.core.answer(answer).await.unwrap_or(Err(ReserveError::Closed))
     }
 
     /// The registration of an active operation. Reads the index; never waits for the actor.
@@ -427,7 +433,7 @@ impl Operations {
         let actor = self.core.actors.operations.get();
         if actor.is_some_and(|actor| actor.cast(OperationsMessage::Close { reply: reply.into() }).is_ok()) {
             // An actor that is gone has cleared everything on its way out.
-            let _ = answer.await;
+            let _ = self.core.answer(answer).await;
         }
     }
 }

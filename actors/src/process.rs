@@ -96,7 +96,8 @@ pub struct ProcessSpec {
     /// Invalid roles are told when the process is started. Boxed, as all that few processes bring: a spec is
     /// moved several times on its way.
     role: Result<Role, Box<InvalidId>>,
-    pub(crate) body: Body,
+    kind: ProcessKind,
+    pub(crate) body: Unrun,
     pub(crate) patience: Option<Patience>,
     start_bound: Option<Duration>,
     extras: Option<Box<Extras>>,
@@ -106,6 +107,23 @@ pub struct ProcessSpec {
 struct Extras {
     leases: Vec<OperationLease>,
     fence: Option<FencingToken>,
+}
+
+/// Code that was not run yet. It may be dropped anywhere in the kernel: refused, or left in the mailbox of a
+/// registry that has failed; a panic of that drop is contained.
+pub(crate) struct Unrun(Option<Body>);
+
+impl Unrun {
+    pub(crate) fn take(mut self) -> Option<Body> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unrun {
+    fn drop(&mut self) {
+        let body = self.0.take();
+        drop(contain::call(move || drop(body)));
+    }
 }
 
 pub(crate) enum Body {
@@ -145,9 +163,15 @@ impl ProcessSpec {
     }
 
     fn new(role: impl Into<RoleText>, body: Body) -> Self {
+        let kind = match body {
+            Body::Function(_) => ProcessKind::Function,
+            Body::Object(_) => ProcessKind::Object,
+            Body::Actor(_) => ProcessKind::Actor,
+        };
         Self {
             role: Role::new(role).map_err(Box::new),
-            body,
+            kind,
+            body: Unrun(Some(body)),
             patience: None,
             start_bound: None,
             extras: None,
@@ -188,11 +212,7 @@ impl ProcessSpec {
     }
 
     pub(crate) fn kind(&self) -> ProcessKind {
-        match self.body {
-            Body::Function(_) => ProcessKind::Function,
-            Body::Object(_) => ProcessKind::Object,
-            Body::Actor(_) => ProcessKind::Actor,
-        }
+        self.kind
     }
 
     /// The longest its start may take, in a generation with these limits.
@@ -202,7 +222,7 @@ impl ProcessSpec {
 
     /// Gives the child what it keeps of this spec.
     pub(crate) fn equip(&mut self, child: &Child) {
-        if let Body::Object(object) = &self.body {
+        if let Some(Body::Object(object)) = &self.body.0 {
             child.set_object(&Arc::clone(object).into_any());
         }
         let Some(extras) = self.extras.take() else {
@@ -218,7 +238,7 @@ impl ProcessSpec {
     pub(crate) fn discard(self) {
         let Self { extras, body, .. } = self;
         drop(extras);
-        drop(contain::call(move || drop(body)));
+        drop(body);
     }
 }
 

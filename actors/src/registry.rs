@@ -169,7 +169,7 @@ impl Registry {
     async fn call<T>(&self, message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage) -> Option<T> {
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.core.actors.registry.get()?.cast(message(reply.into())).ok()?;
-        answer.await.ok()
+        self.core.answer(answer).await
     }
 
     /// The process object registered under `id`, starting or running: the same concrete object that was
@@ -262,7 +262,11 @@ impl Registry {
         }
         match answer.await {
             Some(report) => Ok(report),
-            None => self.core.closing.outcome().await,
+            // The actor is gone. Who closed the registry alone goes on getting the report of that close.
+            None => match self.core.registry_report.get() {
+                Some(report) => Ok(Arc::clone(report)),
+                None => self.core.closing.outcome().await,
+            },
         }
     }
 }
@@ -351,15 +355,21 @@ fn admit(core: &Arc<Core>, id: ProcessId, process: &mut ProcessSpec) -> Result<A
     if core.is_sealed() {
         return Err(StartError::RegistryClosed { id });
     }
-    if let Some(state) = core.find(id.as_str()).and_then(|existing| existing.state()) {
-        return Err(StartError::AlreadyExists { id, state });
-    }
-    if let Some(limit) = core.limits.max_processes
-        && core.names.load(std::sync::atomic::Ordering::Acquire) >= limit
-    {
-        return Err(StartError::TooManyProcesses { id, limit });
+    if let Some(refusal) = in_the_way(core, &id) {
+        // Closed comes first: what is in the way will not make room for anybody again.
+        let is_open = core.population(Place::Registry).admissions.enter().is_ok();
+        return Err(if is_open { refusal } else { StartError::RegistryClosed { id } });
     }
     core.admit(id.clone(), Place::Registry, process, role).map_err(|_| StartError::RegistryClosed { id })
+}
+
+fn in_the_way(core: &Core, id: &ProcessId) -> Option<StartError> {
+    if let Some(state) = core.find(id.as_str()).and_then(|existing| existing.state()) {
+        return Some(StartError::AlreadyExists { id: id.clone(), state });
+    }
+    let limit = core.limits.max_processes?;
+    let is_full = core.names.load(std::sync::atomic::Ordering::Acquire) >= limit;
+    is_full.then(|| StartError::TooManyProcesses { id: id.clone(), limit })
 }
 
 fn refused(core: &Core, error: &StartError) {
@@ -403,5 +413,5 @@ async fn close_processes(core: &Arc<Core>) -> Arc<CloseReport> {
     core.processes_ended.get_or_init(|| close::end_processes(core, stop)).await;
     let in_flight = core.undrained();
     let what = (core.epoch, CloseReason::Requested, begun.elapsed());
-    Arc::new(core.counters.report(what, &in_flight, Vec::new()))
+    Arc::new(core.counters.report(&[Place::Registry], what, &in_flight, Vec::new()))
 }

@@ -97,6 +97,9 @@ impl Tree {
     }
 
     fn opened(&mut self, epoch: Epoch) {
+        if self.generation(epoch).is_some() {
+            return;
+        }
         self.generations.push(GenerationNode {
             epoch,
             open: true,
@@ -108,7 +111,9 @@ impl Tree {
     }
 
     fn admitted(&mut self, process: &ProcessId, child: &ChildName) {
-        if let Some(generation) = self.generation(child.epoch) {
+        if let Some(generation) = self.generation(child.epoch)
+            && !generation.has(child)
+        {
             let (name, process) = (child.clone(), Some(process.clone()));
             generation.insert(ChildNode { name, process, bound: true, patience: None });
         }
@@ -121,7 +126,7 @@ impl Tree {
         match child {
             ActorName::Registry(_) => generation.registry = true,
             ActorName::Operations(_) => generation.operations = true,
-            ActorName::Child(name) if !generation.children.iter().any(|node| node.name == *name) => {
+            ActorName::Child(name) if !generation.has(name) => {
                 let name = name.clone();
                 generation.insert(ChildNode { name, process: None, bound: false, patience: None });
             }
@@ -163,40 +168,58 @@ impl GenerationNode {
         self.children.insert(at, child);
     }
 
+    /// A snapshot taken in the middle of an admission has the child before its event is heard.
+    fn has(&self, child: &ChildName) -> bool {
+        self.children.iter().any(|node| node.name == *child)
+    }
+
     fn processes(&self) -> usize {
         self.children.iter().filter(|node| node.bound).count()
     }
 
-    /// Name and remark of every line below the generation's own.
-    fn lines(&self) -> Vec<(String, String)> {
+    /// Name, id and remark of every line below the generation's own.
+    fn lines(&self) -> Vec<Row> {
         let mut lines = Vec::new();
         if self.registry {
-            lines.push(("registry#1".to_owned(), format!("processes {}", self.processes())));
+            lines.push(kernel_row("registry#1", format!("processes {}", self.processes())));
         }
         if self.operations {
-            lines.push(("operations#1".to_owned(), format!("active {}", self.active_operations)));
+            lines.push(kernel_row("operations#1", format!("active {}", self.active_operations)));
         }
-        let ids = self.children.iter().filter_map(|node| node.process.as_ref());
-        let width = ids.map(|id| id.as_str().chars().count()).max().unwrap_or(0);
-        lines.extend(self.children.iter().map(|node| (node.name.to_string(), node.remark(width))));
+        lines.extend(self.children.iter().map(ChildNode::row));
         lines
+    }
+
+    fn draw(
+        &self,
+        f: &mut impl fmt::Write,
+        indent: &str,
+        fold: impl Fn(Vec<Row>) -> Vec<Row>,
+    ) -> fmt::Result {
+        let rows = fold(self.lines());
+        let width = |column: fn(&Row) -> &String| rows.iter().map(|row| column(row).chars().count()).max();
+        let names = width(|row| &row[0]).unwrap_or(0);
+        let ids = width(|row| &row[1]).unwrap_or(0);
+        for (index, [name, id, remark]) in rows.iter().enumerate() {
+            let branch = if index + 1 == rows.len() { "`-" } else { "|-" };
+            let what = if id.is_empty() { remark.clone() } else { format!("{id:ids$}   {remark}") };
+            writeln!(f, "{indent}{branch} {name:names$}   {}", what.trim_end())?;
+        }
+        Ok(())
     }
 }
 
+fn kernel_row(name: &str, remark: String) -> Row {
+    [name.to_owned(), String::new(), remark]
+}
+
 impl ChildNode {
-    fn remark(&self, width: usize) -> String {
-        let what = match &self.process {
-            Some(id) if self.bound => format!("id {:width$}", id.as_str()),
-            Some(id) => format!("id {:width$}   given up", id.as_str()),
-            None => "service".to_owned(),
-        };
-        let patience = match self.patience {
-            None => String::new(),
-            Some(Patience::Kill) => "   patience none".to_owned(),
-            Some(Patience::Time(ms)) => format!("   patience {ms}ms"),
-            Some(Patience::Unlimited) => "   patience unlimited".to_owned(),
-        };
-        format!("{what}{patience}")
+    fn row(&self) -> Row {
+        let id = self.process.as_ref().map_or_else(|| "service".to_owned(), |id| format!("id {id}"));
+        let given_up = (self.process.is_some() && !self.bound).then(|| "given up".to_owned());
+        let patience = self.patience.map(|patience| format!("patience {patience}"));
+        let remark: Vec<_> = given_up.into_iter().chain(patience).collect();
+        [self.name.to_string(), id, remark.join("   ")]
     }
 }
 
@@ -210,8 +233,18 @@ fn node(child: &Child) -> ChildNode {
     }
 }
 
+/// What one line of a tree says: name, id, remark.
+pub(crate) type Row = [String; 3];
+
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.draw(f, |rows| rows)
+    }
+}
+
+impl Tree {
+    /// The tree as text, with the lines of every generation passed through `fold`.
+    pub(crate) fn draw(&self, f: &mut impl fmt::Write, fold: impl Fn(Vec<Row>) -> Vec<Row>) -> fmt::Result {
         writeln!(f, "app")?;
         if self.generations.is_empty() {
             return writeln!(f, "`- no open generation");
@@ -221,13 +254,7 @@ impl fmt::Display for Tree {
             let state = if generation.open { "open" } else { "sealed" };
             let epoch = generation.epoch;
             writeln!(f, "{} g{epoch}  epoch {epoch}, {state}", if is_last { "`-" } else { "|-" })?;
-            let indent = if is_last { "   " } else { "|  " };
-            let lines = generation.lines();
-            let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-            for (index, (name, remark)) in lines.iter().enumerate() {
-                let branch = if index + 1 == lines.len() { "`-" } else { "|-" };
-                writeln!(f, "{indent}{branch} {name:width$}   {}", remark.trim_end())?;
-            }
+            generation.draw(f, if is_last { "   " } else { "|  " }, &fold)?;
         }
         Ok(())
     }

@@ -25,5 +25,8 @@ mod telling;
 #[path = "application/letting_go.rs"]
 mod letting_go;
 
+#[path = "application/storming.rs"]
+mod storming;
+
 #[path = "application/tree.rs"]
 mod tree;

@@ -11,6 +11,7 @@
 //! The protocol runs in a task beside the actors it closes, on state that outlives them: it ends in the same
 //! way when the registry, the operations or the supervisor itself has failed.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::child::{Child, Place};
 use crate::event::{ActorName, Cause, CloseReason, EventId, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason};
+use crate::generation::ServiceKey;
 use crate::generation::core::{Core, KernelActor, patience_ends};
 use crate::generation::report::CloseReport;
 use crate::rules::Patience;
@@ -40,7 +42,7 @@ pub(crate) fn begin(core: &Arc<Core>, order: CloseOrder) {
         return;
     }
     let begun = Instant::now();
-    let asked = core.journal.announce(order.cause.or(core.events.opened()), || {
+    let asked = core.journal.announce(order.cause.or(core.events.first()), || {
         let (epoch, reason) = (core.epoch, order.reason.clone());
         let who = match &reason {
             CloseReason::Failed(_) => ActorName::Generation(epoch),
@@ -80,7 +82,8 @@ async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Caus
         (ActorName::Generation(core.epoch), EventKind::Closed { reason: reason.clone(), took_ms })
     });
     core.stop_kernel_actor(KernelActor::Generation).await;
-    core.counters.report((core.epoch, reason, took), &in_flight, resources_failed)
+    let everything = [Place::Registry, Place::Services];
+    core.counters.report(&everything, (core.epoch, reason, took), &in_flight, resources_failed)
 }
 
 /// How children are told to stop.
@@ -106,7 +109,7 @@ pub(crate) async fn end_processes(core: &Arc<Core>, stop: Stop) {
 /// Step 5: one by one, so that a service outlives those that were started after it.
 async fn end_services(core: &Arc<Core>, stop: Stop) {
     core.population(Place::Services).admissions.drained().await;
-    let services = core.services();
+    let services = services_in_order(core);
     let _ = timeout_at(stop.deadline, core.population(Place::Services).settled()).await;
     let mut cause = last_events(core, stop.cause).last().copied();
     for service in services.iter().rev() {
@@ -115,6 +118,18 @@ async fn end_services(core: &Arc<Core>, stop: Stop) {
         end_children(core, alone, Stop { cause, ..stop }, || async { drop(service.ended().await) }).await;
         cause = service.trail().last.or(cause);
     }
+}
+
+/// The incarnations of the services, in the order of the services: one that was started again still comes
+/// before those that were first started after it (peer case OS-85).
+fn services_in_order(core: &Core) -> Vec<Arc<Child>> {
+    let published = core.service_list.read();
+    let order: HashMap<&str, ServiceKey> =
+        published.iter().map(|(key, service)| (&*service.name, *key)).collect();
+    let mut services = core.services();
+    // One that is not published yet is being added: it is the last.
+    services.sort_by_key(|child| order.get(child.id.as_str()).copied().unwrap_or(ServiceKey::MAX));
+    services
 }
 
 /// Tells children to stop, in reverse order, and sees to it that they end. `all_ended` says when.
@@ -156,17 +171,20 @@ async fn kill_in_waves<F: Future<Output = ()>>(
     }
 }
 
-/// Has one child stopped beside the caller: told, waited for within its patience, killed.
+/// Has one child stopped beside the caller.
 pub(crate) fn close_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
     let child = Arc::clone(child);
-    tasks::spawn(async move {
-        let core = Arc::clone(&child.core);
-        let deadline = Instant::now() + core.limits.close_deadline;
-        let _ = timeout_at(deadline, child.settled()).await;
-        let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
-        let alone = std::slice::from_ref(&child);
-        end_children(&core, alone, stop, || async { drop(child.ended().await) }).await;
-    });
+    tasks::spawn(async move { stop_one(&child, reason, cause).await });
+}
+
+/// Has one child stopped: told once its start has settled, waited for within its patience, killed.
+pub(crate) async fn stop_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
+    let core = &child.core;
+    let deadline = Instant::now() + core.limits.close_deadline;
+    let _ = timeout_at(deadline, child.settled()).await;
+    let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
+    let alone = std::slice::from_ref(child);
+    end_children(core, alone, stop, || async { drop(child.ended().await) }).await;
 }
 
 /// Children that were told to stop.
@@ -186,7 +204,7 @@ async fn tell<'a>(core: &Arc<Core>, children: &'a [Arc<Child>], stop: Stop) -> T
             told.shortest = shorter(told.shortest, child.patience);
         }
         core.chaos.pause().await;
-        tokio::task::yield_now().await;
+        tasks::give_way().await;
         // Looked at now, while they are warm in the cache; most have ended meanwhile.
         told.not_gone.extend(last.iter().filter(|child| !child.let_go()));
         last = batch;
@@ -269,7 +287,8 @@ async fn end_kernel_actor(core: &Arc<Core>, which: KernelActor, causes: Vec<Even
     );
     let graceful = core.stop_kernel_actor(which).await;
     core.journal.emit(told, || {
-        let exit = if graceful { ExitReason::Stopped } else { ExitReason::Killed(KillReason::Stranger) };
-        (name, EventKind::ended(&exit))
+        // Nobody kills a kernel actor: one that was gone already had failed, and its failure was told then.
+        let failed = || EventKind::Ended { exit: "failed".into(), killed: false };
+        (name, if graceful { EventKind::ended(&ExitReason::Stopped) } else { failed() })
     })
 }

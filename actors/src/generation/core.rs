@@ -12,7 +12,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 use ractor::{ActorCell, ActorRef, ActorStatus};
-use tokio::sync::{Notify, OnceCell, watch};
+use tokio::sync::{Notify, OnceCell, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ use crate::event::{ActorName, Cause, ChildName, EventKind};
 use crate::exit::{ExitReason, KillReason};
 use crate::gate::{Gate, Turned};
 use crate::generation::report::{CloseReport, Counters};
-use crate::generation::{CloseOrder, GenerationMessage};
+use crate::generation::{CloseOrder, GenerationMessage, ServiceKey};
 use crate::id::{Epoch, ProcessId, Role, Seq};
 use crate::journal::Journal;
 use crate::operations::{OperationsMessage, OperationsTable};
@@ -63,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) events: Events,
     pub(crate) closing: Closing,
     /// The services as readers see them.
-    pub(crate) service_list: RwLock<Vec<ServiceInfo>>,
+    pub(crate) service_list: RwLock<BTreeMap<ServiceKey, ServiceInfo>>,
     /// The services given at open have started.
     pub(crate) ready: watch::Sender<bool>,
     /// Steps 2 to 4 of the close, which the close of the registry alone takes too.
@@ -186,6 +186,7 @@ impl Actors {
 /// Events that later ones name as their causes; 0 = none.
 #[derive(Default)]
 pub(crate) struct Events {
+    first: AtomicU64,
     opened: AtomicU64,
     sealed: AtomicU64,
 }
@@ -258,9 +259,16 @@ impl Population {
 
 impl Events {
     pub(crate) fn set_opened(&self, cause: Cause) {
+        let _ = self.first.compare_exchange(0, number(cause), Ordering::AcqRel, Ordering::Acquire);
         self.opened.store(number(cause), Ordering::Release);
     }
 
+    /// The opening itself: what an order to close follows from.
+    pub(crate) fn first(&self) -> Cause {
+        cause(self.first.load(Ordering::Acquire))
+    }
+
+    /// The last step of the opening: what admissions follow from.
     pub(crate) fn opened(&self) -> Cause {
         cause(self.opened.load(Ordering::Acquire))
     }
@@ -488,6 +496,19 @@ impl Core {
     /// Has the generation closed. Authority ends in this call; the rest happens beside it.
     pub(crate) fn begin_close(self: &Arc<Self>, order: CloseOrder) {
         crate::generation::close::begin(self, order);
+    }
+
+    /// Waits for what a kernel actor answers; none once it is clear that it never will.
+    ///
+    /// A message that is being sent while its actor ends may stay in the mailbox, neither handled nor dropped,
+    /// for as long as anybody is able to send to it: its reply port alone would be waited for for ever.
+    pub(crate) async fn answer<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            answered = &mut answer => answered.ok(),
+            // Whatever was answered was answered before the close was over.
+            _ = self.closing.outcome() => answer.try_recv().ok(),
+        }
     }
 
     /// Stops a kernel actor and waits until its task is gone. False if it was gone already.

@@ -148,6 +148,7 @@ impl ProcessContext {
     {
         let submitted = self.submitted(None);
         let pass = self.enter(submitted)?;
+        let begun = Begun { context: self, what: None, submitted };
         let permit = Permit { process: self.id().clone(), epoch: self.epoch(), fence: self.fence() };
         let result = tokio::select! {
             biased;
@@ -158,7 +159,7 @@ impl ProcessContext {
             }
         };
         drop(pass);
-        self.committed(None, submitted);
+        begun.applied();
         Ok(result)
     }
 
@@ -175,9 +176,10 @@ impl ProcessContext {
         submitted: Cause,
         effect: impl FnOnce() -> R,
     ) -> R {
+        let begun = Begun { context: self, what, submitted };
         let result = effect();
         drop(pass);
-        self.committed(what, submitted);
+        begun.applied();
         result
     }
 
@@ -221,13 +223,6 @@ impl ProcessContext {
         })
     }
 
-    #[inline]
-    fn committed(&self, what: Option<&str>, submitted: Cause) {
-        if submitted.is_some() {
-            self.record_committed(what, submitted);
-        }
-    }
-
     #[cold]
     fn record_committed(&self, what: Option<&str>, submitted: Cause) {
         self.child.core.journal.emit(submitted, || {
@@ -257,6 +252,33 @@ impl ProcessContext {
     /// whatever way it ends (contract, C3 and C4).
     pub fn hold(&self, lease: OperationLease) {
         self.child.hold(lease);
+    }
+}
+
+/// An effect that began. However it ends, by a panic or cut off at an await too, it counts as applied, and
+/// while a recorder is attached there is an event of it.
+struct Begun<'a> {
+    context: &'a ProcessContext,
+    what: Option<&'a str>,
+    submitted: Cause,
+}
+
+impl Begun<'_> {
+    #[inline]
+    fn applied(mut self) {
+        if let Some(submitted) = self.submitted.take() {
+            self.context.record_committed(self.what, Some(submitted));
+        }
+    }
+}
+
+impl Drop for Begun<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(submitted) = self.submitted.take() {
+            let what = self.what.map_or_else(|| "cut off".to_owned(), |what| format!("{what}, cut off"));
+            self.context.record_committed(Some(&what), Some(submitted));
+        }
     }
 }
 

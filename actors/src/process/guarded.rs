@@ -13,7 +13,8 @@ use crate::exit::PanicText;
 
 use crate::inside::{self, Inside};
 
-/// Forwards every hook. A panic becomes the error [`PanicText`].
+/// Forwards every hook. A panic becomes the error [`PanicText`], also one of a hook that is no `async fn` and
+/// panics before its future is made: each is called inside the future that is guarded.
 pub(crate) struct Guarded<A> {
     pub(crate) actor: A,
     pub(crate) child: Arc<Child>,
@@ -44,7 +45,7 @@ impl<A: Actor> Actor for Guarded<A> {
         myself: ActorRef<A::Msg>,
         arguments: A::Arguments,
     ) -> Result<A::State, ActorProcessingErr> {
-        self.run(self.actor.pre_start(myself, arguments)).await
+        self.run(async { self.actor.pre_start(myself, arguments).await }).await
     }
 
     async fn post_start(
@@ -52,7 +53,7 @@ impl<A: Actor> Actor for Guarded<A> {
         myself: ActorRef<A::Msg>,
         state: &mut A::State,
     ) -> Result<(), ActorProcessingErr> {
-        self.run(self.actor.post_start(myself, state)).await
+        self.run(async { self.actor.post_start(myself, state).await }).await
     }
 
     async fn post_stop(
@@ -61,7 +62,7 @@ impl<A: Actor> Actor for Guarded<A> {
         state: &mut A::State,
     ) -> Result<(), ActorProcessingErr> {
         self.child.note_stopped_in_order();
-        self.run(self.actor.post_stop(myself, state)).await
+        self.run(async { self.actor.post_stop(myself, state).await }).await
     }
 
     async fn handle(
@@ -70,7 +71,7 @@ impl<A: Actor> Actor for Guarded<A> {
         message: A::Msg,
         state: &mut A::State,
     ) -> Result<(), ActorProcessingErr> {
-        self.run(self.actor.handle(myself, message, state)).await
+        self.run(async { self.actor.handle(myself, message, state).await }).await
     }
 
     async fn handle_supervisor_evt(
@@ -79,6 +80,6 @@ impl<A: Actor> Actor for Guarded<A> {
         event: SupervisionEvent,
         state: &mut A::State,
     ) -> Result<(), ActorProcessingErr> {
-        self.run(self.actor.handle_supervisor_evt(myself, event, state)).await
+        self.run(async { self.actor.handle_supervisor_evt(myself, event, state).await }).await
     }
 }

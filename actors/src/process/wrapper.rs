@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::child::Child;
 use crate::contain::{self, Contained};
@@ -49,15 +49,17 @@ pub(crate) fn launch(
     cause: Cause,
 ) {
     let limit = spec.start_limit(core);
+    let mut ending = Ending { child: Arc::clone(child), starter: Some(starter) };
     if child.kind == ProcessKind::Function {
-        // A function has no start of its own that could fail; it is running before its first poll.
+        // A function has no start of its own that could fail; it is running before its first poll. Answered
+        // here, not there: the caller would wait for the thread that the first poll may block.
         child.settle_started(cause);
+        ending.answer(Ok(()));
     }
-    let ending = Ending { child: Arc::clone(child), starter: Some(starter) };
     let Some(supervisor) = core.supervisor() else {
         return;
     };
-    let state = State { body: Some(spec.body), ending, started: cause, limit };
+    let state = State { body: spec.body.take(), ending, started: cause, limit };
     // Our `pre_start` awaits nothing, so one poll is the whole spawn; done here, the large future of it never
     // becomes part of the caller's. Unconstrained, because a spent budget must not look like a wait.
     let spawning = Actor::spawn_linked(None, Wrapper, state, supervisor);
@@ -169,7 +171,6 @@ impl Actor for Wrapper {
         state.ending.child.core.chaos.pause().await;
         match state.body.take() {
             Some(Body::Function(body)) => {
-                state.ending.answer(Ok(()));
                 let context = ProcessContext::new(Arc::clone(&state.ending.child));
                 let exit = run_function(&state.ending.child, || body(context)).await;
                 state.ending.child.finish(exit).await;
@@ -201,9 +202,10 @@ impl Actor for Wrapper {
             }
             SupervisionEvent::ActorTerminated(_, actor_state, _) => {
                 match contain::call(move || drop(actor_state)) {
+                    // Its reason does not tell a kill from a stop, and its state comes with either. The kill
+                    // came first, whatever the drop does then.
+                    _ if !child.stopped_in_order() => cut_off(child),
                     Err(panic) => ExitReason::Panicked(panic.0),
-                    // Its reason does not tell a kill from a stop, and its state comes with either.
-                    Ok(()) if !child.stopped_in_order() => cut_off(child),
                     Ok(()) if child.is_told_to_stop() => ExitReason::Stopped,
                     Ok(()) => ExitReason::Completed,
                 }
@@ -280,15 +282,15 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
             Err(panic) => Err(panic),
         }
     };
+    let begun = Instant::now();
     let outcome = timeout(state.limit, attempt).await;
-    let Some(refusal) = Refusal::of(outcome, state.limit) else {
-        if child.exit().is_some() {
+    let Some(refusal) = Refusal::of(outcome, begun, state.limit) else {
+        if !child.settle_started(state.started) {
             // It held its thread until it was abandoned: closed, not registered (contract, R12). The caller
             // is answered with the state's drop.
             drop(timeout(child.core.limits.cleanup_bound, close_object(&child, object)).await);
             return;
         }
-        child.settle_started(state.started);
         state.body = Some(Body::Object(object));
         state.ending.answer(Ok(()));
         if !child.is_bound() {
@@ -360,12 +362,16 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
     // Not linked before its `pre_start` is done: until then only this guard would take it along.
     let unlinked = KillOnDrop(Some(spawned.cell.clone()));
     child.set_actor(spawned.reference);
-    let outcome = timeout(state.limit, spawned.started).await;
+    let begun = Instant::now();
+    let mut started = spawned.started;
+    let outcome = timeout(state.limit, &mut started).await;
     match outcome {
-        Ok(Ok(Ok(handle))) => {
+        Ok(Ok(Ok(handle))) if begun.elapsed() <= state.limit => {
             unlinked.keep();
-            child.settle_started(state.started);
+            // Known before it counts as started: a close that saw the start settle would stop the wrapper in
+            // its stead, and ractor would kill the actor with it.
             child.set_inner_actor(spawned.cell, handle);
+            child.settle_started(state.started);
             state.ending.answer(Ok(()));
         }
         Ok(Ok(Err(SpawnErr::StartupFailed(source)))) => {
@@ -377,8 +383,16 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
         }
         Ok(Ok(Err(error))) => refuse(myself, state, Refusal::Error(error.into()), None).await,
         Ok(Err(error)) => refuse(myself, state, Refusal::Error(error.into()), None).await,
+        // It is cut off at its next await; before that it is not gone, and must meet no successor.
         Err(_) => {
             drop(unlinked);
+            let _ = timeout(child.core.limits.cleanup_bound, started).await;
+            refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
+        }
+        // It has started, but after its time was over.
+        Ok(Ok(Ok(handle))) => {
+            drop(unlinked);
+            let _ = timeout(child.core.limits.cleanup_bound, handle).await;
             refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
         }
     }
@@ -409,9 +423,16 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn of<E>(outcome: Result<Result<ProcessResult, PanicText>, E>, limit: Duration) -> Option<Self> {
+    /// Why this start does not count. One that blocks its thread past its bound is late although no timer
+    /// could tell it so; its own error would still say more.
+    fn of<E>(
+        outcome: Result<Result<ProcessResult, PanicText>, E>,
+        begun: Instant,
+        limit: Duration,
+    ) -> Option<Self> {
         match outcome {
-            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Ok(()))) if begun.elapsed() <= limit => None,
+            Ok(Ok(Ok(()))) => Some(Self::TimedOut(limit)),
             Ok(Ok(Err(error))) => Some(Self::Error(error)),
             Ok(Err(panic)) => Some(Self::Panic(panic)),
             Err(_) => Some(Self::TimedOut(limit)),

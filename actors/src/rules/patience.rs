@@ -1,5 +1,7 @@
 //! How long a child may take to stop.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// How long a supervisor waits for a child it told to stop before it kills it; written `"kill"`,
@@ -37,6 +39,16 @@ impl Patience {
     #[must_use]
     pub fn deadline_within(self, now_ms: u64, close_deadline_ms: u64) -> u64 {
         self.deadline(now_ms).map_or(close_deadline_ms, |at_ms| at_ms.min(close_deadline_ms))
+    }
+}
+
+impl fmt::Display for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kill => f.write_str("none"),
+            Self::Time(ms) => write!(f, "{ms}ms"),
+            Self::Unlimited => f.write_str("unlimited"),
+        }
     }
 }
 

@@ -163,7 +163,7 @@ async fn app_a_generation_closed_on_purpose_is_not_replaced_by_itself() {
     let report = application.current().close().await.unwrap();
     bench::assert_balanced(&report);
     assert_eq!(report.reason, CloseReason::Requested);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench::a_minute_passes().await;
     assert_eq!(application.current().epoch().get(), 1);
     assert!(!application.current().is_open());
 

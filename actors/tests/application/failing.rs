@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_actors::rules::{Backoff, BackoffSettings, Intensity};
 use tenure_actors::{
     Application, ApplicationEnd, ApplicationSpec, CloseReason, CommitError, Event, EventKind, Generation,
-    ReplaceError, faults,
+    ReplaceError, testkit,
 };
 use tokio::time::Instant;
 
@@ -22,8 +22,11 @@ async fn open(restarts: u32) -> Application {
     Application::open(ApplicationSpec { intensity, backoff: doubling(), ..Default::default() }).await.unwrap()
 }
 
+/// Has one of a generation's own actors fail.
+type Fail = fn(&Generation, &str) -> bool;
+
 /// Fails the current generation and waits for the next one.
-async fn fail(application: &Application, how: fn(&Generation, &str)) {
+async fn fail(application: &Application, how: Fail) {
     let mut events = application.events();
     how(&application.current(), "boom");
     bench::hear(&mut events, |kind| matches!(kind, EventKind::Opened { .. })).await;
@@ -33,10 +36,10 @@ async fn fail(application: &Application, how: fn(&Generation, &str)) {
 
 #[tokio::test(start_paused = true)]
 async fn app_a_generation_is_replaced_when_any_of_its_own_actors_fails() {
-    let ways: [(&str, fn(&Generation, &str)); 3] = [
-        ("registry#1 failed: boom", faults::fail_registry),
-        ("operations#1 failed: boom", faults::fail_operations),
-        ("g1 failed: ", faults::fail_supervisor),
+    let ways: [(&str, Fail); 3] = [
+        ("registry#1 failed: boom", testkit::fail_registry),
+        ("operations#1 failed: boom", testkit::fail_operations),
+        ("g1 failed: ", testkit::fail_supervisor),
     ];
     for (why, how) in ways {
         let application = open(3).await;
@@ -59,7 +62,7 @@ async fn app_authority_ends_with_the_failure_and_the_processes_are_closed_in_ord
     let object = Plain::new();
     old.registry().start("x", object.spec()).await.unwrap();
     let mut events = application.events();
-    faults::fail_registry(&old, "boom");
+    testkit::fail_registry(&old, "boom");
     bench::hear(&mut events, |kind| matches!(kind, EventKind::Sealed { .. })).await;
     let late = object.context().commit(|| ());
     assert!(matches!(late, Err(CommitError::AuthorityRevoked { .. })));
@@ -75,7 +78,7 @@ async fn app_each_failure_in_a_row_is_waited_out_longer() {
     let application = open(3).await;
     for (wanted, epoch) in [(100, 2), (200, 3), (400, 4)] {
         let begun = Instant::now();
-        fail(&application, faults::fail_registry).await;
+        fail(&application, testkit::fail_registry).await;
         assert_eq!(begun.elapsed(), Duration::from_millis(wanted));
         assert_eq!(application.current().epoch().get(), epoch);
     }
@@ -86,8 +89,8 @@ async fn app_each_failure_in_a_row_is_waited_out_longer() {
 async fn app_the_retry_is_announced_with_its_number_and_its_delay() {
     let application = open(3).await;
     let recorder = application.journal().record();
-    fail(&application, faults::fail_operations).await;
-    fail(&application, faults::fail_operations).await;
+    fail(&application, testkit::fail_operations).await;
+    fail(&application, testkit::fail_operations).await;
     let retried = |event: &std::sync::Arc<Event>| match &event.kind {
         EventKind::Retried { child, attempt, delay_ms } => Some(format!("{child} {attempt} {delay_ms}")),
         _ => None,
@@ -100,10 +103,10 @@ async fn app_the_retry_is_announced_with_its_number_and_its_delay() {
 #[tokio::test(start_paused = true)]
 async fn app_one_failure_more_than_it_may_replace_is_the_end() {
     let application = open(2).await;
-    fail(&application, faults::fail_registry).await;
-    fail(&application, faults::fail_registry).await;
+    fail(&application, testkit::fail_registry).await;
+    fail(&application, testkit::fail_registry).await;
     let mut events = application.events();
-    faults::fail_registry(&application.current(), "boom");
+    testkit::fail_registry(&application.current(), "boom");
     bench::hear(&mut events, |kind| matches!(kind, EventKind::GaveUp { .. })).await;
 
     let limit = "limit of 2 restarts in 600000ms exceeded".into();
@@ -129,14 +132,14 @@ async fn app_a_service_that_cannot_be_kept_fails_its_generation() {
 async fn app_a_replace_during_the_back_off_opens_at_once_and_only_one() {
     let application = open(3).await;
     let old = application.current();
-    faults::fail_registry(&old, "boom");
+    testkit::fail_registry(&old, "boom");
     old.closed().await.unwrap();
     let begun = Instant::now();
     let report = application.replace().await.unwrap();
     assert!(matches!(report.reason, CloseReason::Failed(_)), "{report:?}");
     assert_eq!(begun.elapsed(), Duration::ZERO);
 
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench::a_minute_passes().await;
     assert_eq!(application.current().epoch().get(), 2, "the back-off that was overtaken opens nothing");
     bench::close(&application).await;
 }
@@ -145,13 +148,13 @@ async fn app_a_replace_during_the_back_off_opens_at_once_and_only_one() {
 async fn app_a_close_during_the_back_off_is_the_end() {
     let application = open(3).await;
     let old = application.current();
-    faults::fail_registry(&old, "boom");
+    testkit::fail_registry(&old, "boom");
     old.closed().await.unwrap();
     let report = bench::close(&application).await;
     assert_eq!(report.epoch.get(), 1);
     assert_eq!(application.ended().await, ApplicationEnd::Closed);
 
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench::a_minute_passes().await;
     assert_eq!(application.current().epoch().get(), 1);
     assert!(!application.current().is_open());
 }
@@ -161,9 +164,9 @@ async fn app_a_failure_of_a_generation_that_was_replaced_is_nobodys_business() {
     let application = open(0).await;
     let old = application.current();
     bench::assert_balanced(&application.replace().await.unwrap());
-    faults::fail_registry(&old, "boom");
-    faults::fail_supervisor(&old, "boom");
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    testkit::fail_registry(&old, "boom");
+    testkit::fail_supervisor(&old, "boom");
+    bench::a_minute_passes().await;
     assert_eq!(application.current().epoch().get(), 2);
     assert!(application.current().is_open());
     bench::close(&application).await;
@@ -176,11 +179,11 @@ async fn app_a_failure_while_it_closes_is_not_replaced() {
     old.registry().start("deaf", bench::deaf()).await.unwrap();
     let mut closing = std::pin::pin!(application.close());
     assert!(futures_util::poll!(&mut closing).is_pending());
-    faults::fail_registry(&old, "boom");
+    testkit::fail_registry(&old, "boom");
     let report = closing.await.unwrap();
     bench::assert_balanced(&report);
     assert_eq!(report.reason, CloseReason::ApplicationClosed);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench::a_minute_passes().await;
     assert_eq!(application.current().epoch().get(), 1);
 }
 

@@ -75,7 +75,7 @@ async fn app_replace_gives_strictly_rising_epochs_whatever_happened_to_the_one_b
             }
             _ => {
                 let mut events = application.events();
-                tenure_actors::faults::fail_registry(&application.current(), "boom");
+                tenure_actors::testkit::fail_registry(&application.current(), "boom");
                 bench::hear(&mut events, |kind| matches!(kind, EventKind::Opened { .. })).await;
                 tokio::task::yield_now().await;
             }
@@ -270,4 +270,20 @@ async fn app_replace_after_the_application_is_over_is_refused() {
     let refused = application.replace().await;
     assert!(matches!(refused, Err(ReplaceError::ApplicationClosed)));
     assert_eq!(application.current().epoch().get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn app_the_generation_after_an_epoch_is_told_when_it_opens_and_none_at_the_end() {
+    let application = bench::open().await;
+    let first = application.current().epoch();
+    let mut next = std::pin::pin!(application.after(first));
+    assert!(futures_util::poll!(&mut next).is_pending());
+    application.replace().await.unwrap();
+    let next = next.await.unwrap().epoch();
+    assert_eq!((next, application.current().epoch()), (first.next(), first.next()));
+    let mut never = std::pin::pin!(application.after(next));
+    assert!(futures_util::poll!(&mut never).is_pending());
+    bench::close(&application).await;
+    assert!(never.await.is_none());
+    assert_eq!(application.after(first).await.unwrap().epoch(), next);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tenure_actors::{Application, ApplicationSpec, EventId, EventKind, Heard, Subscription, Verb, faults};
+use tenure_actors::{Application, ApplicationSpec, EventId, EventKind, Heard, Subscription, Verb, testkit};
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::bench::{self, Plain, request};
@@ -57,7 +57,7 @@ async fn app_every_cause_is_an_earlier_event() {
     let recorder = application.journal().record();
     application.current().registry().start("x", bench::waiting()).await.unwrap();
     application.replace().await.unwrap();
-    faults::fail_registry(&application.current(), "boom");
+    testkit::fail_registry(&application.current(), "boom");
     application.current().closed().await.unwrap();
     bench::close(&application).await;
     let events = recorder.events();
@@ -135,7 +135,7 @@ async fn app_tracing_is_told_what_the_journal_tells() {
     let _listening = lines.listen(tracing::Level::DEBUG);
     let application = bench::open().await;
     application.current().registry().start("x", bench::waiting()).await.unwrap();
-    faults::fail_registry(&application.current(), "boom");
+    testkit::fail_registry(&application.current(), "boom");
     application.current().closed().await.unwrap();
     bench::close(&application).await;
     lines.assert_has("INFO", &["tenure: actor=app verb=open", "g1 epoch 1"]);
@@ -162,7 +162,7 @@ async fn app_giving_up_is_told_as_an_error() {
     let _listening = lines.listen(tracing::Level::ERROR);
     let intensity = tenure_actors::rules::Intensity::limited(0, 1_000).unwrap();
     let application = Application::open(ApplicationSpec { intensity, ..Default::default() }).await.unwrap();
-    faults::fail_operations(&application.current(), "boom");
+    testkit::fail_operations(&application.current(), "boom");
     application.ended().await;
     lines.assert_has("ERROR", &["actor=app", "verb=give-up"]);
 }

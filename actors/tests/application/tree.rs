@@ -1,7 +1,7 @@
 //! The tree: a snapshot and the events after it give the tree as it is.
 
 use tenure_actors::{
-    Application, ApplicationSpec, EventKind, GenerationSpec, Heard, ProcessSpec, Subscription, Tree, faults,
+    Application, ApplicationSpec, EventKind, GenerationSpec, Heard, ProcessSpec, Subscription, Tree, testkit,
 };
 
 use crate::bench::{self, Gate, Order, Plain, Worker, request, waiting};
@@ -193,7 +193,7 @@ async fn app_tree_follows_a_failure_and_what_replaces_it() {
     application.current().registry().start("x", waiting()).await.unwrap();
     let old = application.current();
     let mut events = application.events();
-    faults::fail_operations(&old, "boom");
+    testkit::fail_operations(&old, "boom");
     old.closed().await.unwrap();
     follower.assert_agrees(application.tree());
     bench::hear(&mut events, |kind| matches!(kind, EventKind::Opened { .. })).await;
@@ -209,9 +209,30 @@ async fn app_tree_snapshot_and_events_are_the_same_text() {
     let mut follower = Follower::new(&application);
     application.current().registry().start("feed/42", waiting()).await.unwrap();
     follower.catch_up();
-    let text = "app\n`- g1  epoch 1, open\n   |- registry#1     processes 1\n   |- operations#1   active 0\n   `- waiting#1      id feed/42\n";
+    let text = [
+        "app",
+        "`- g1  epoch 1, open",
+        "   |- registry#1     processes 1",
+        "   |- operations#1   active 0",
+        "   `- waiting#1      id feed/42",
+    ];
+    let text = text.join("\n") + "\n";
     assert_eq!(follower.tree.to_string(), text);
     assert_eq!(without_patience(application.tree()).to_string(), text);
     bench::close(&application).await;
     assert_eq!(application.tree().to_string(), "app\n`- no open generation\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn app_tree_shows_a_child_once_that_the_snapshot_and_the_events_both_tell_of() {
+    let application = bench::open().await;
+    let recorder = application.journal().record();
+    application.current().registry().start("x", waiting()).await.unwrap();
+    bench::assert_balanced(&application.replace().await.unwrap());
+    application.current().registry().start("x", waiting()).await.unwrap();
+    let snapshot = application.tree();
+    let mut again = snapshot.clone();
+    recorder.events().iter().for_each(|event| again.apply(event));
+    assert_eq!(again, snapshot, "\n{again}\n{snapshot}");
+    bench::close(&application).await;
 }

@@ -154,7 +154,7 @@ async fn sup_c04_a_generation_that_fails_between_the_steps_finishes_them_exactly
         let spec = ProcessSpec::function("p", move |context| work(context, None, told, last, Crash::Kill));
         begin(&application, spec.patience(Patience::Time(10))).await;
         seen.arrived.passed().await;
-        tenure_actors::faults::fail_registry(&generation, "boom");
+        tenure_actors::testkit::fail_registry(&generation, "boom");
         bench::assert_balanced(&generation.closed().await.unwrap());
         assert_eq!(terminal_steps(&recorder, "a"), ["unbound", "released"], "{last:?}");
         bench::close(&application).await;
@@ -166,7 +166,7 @@ async fn sup_c04_operations_that_fail_under_a_process_leave_nothing_held_and_not
     let application = bench::open().await;
     let generation = application.current();
     begin(&application, bench::waiting()).await;
-    tenure_actors::faults::fail_operations(&generation, "boom");
+    tenure_actors::testkit::fail_operations(&generation, "boom");
     bench::assert_balanced(&generation.closed().await.unwrap());
     assert!(generation.registry().lookup("a").is_none() && generation.operations().get("a").is_none());
     bench::close(&application).await;

@@ -9,6 +9,9 @@ use crate::kinds::{KINDS, begin, process};
 /// Brings a process to its end in one way.
 type End = fn(&ProcessHandle);
 
+/// Makes a process that ends by itself.
+type Make = fn() -> ProcessSpec;
+
 fn tell(process: &ProcessHandle, order: Order) {
     process.actor::<Order>().unwrap().cast(order).unwrap();
 }
@@ -39,7 +42,7 @@ async fn sup_c03_an_actor_gives_up_its_id_before_its_lease_however_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn sup_c03_a_function_gives_up_its_id_before_its_lease_however_it_ends() {
-    let ends: [(&str, fn() -> ProcessSpec); 4] = [
+    let ends: [(&str, Make); 4] = [
         ("completed", || ProcessSpec::function("p", |_| async { Ok(()) })),
         ("failed: told to fail", || ProcessSpec::function("p", |_| async { Err("told to fail".into()) })),
         ("panicked: told to panic", || ProcessSpec::function("p", |_| async { panic!("told to panic") })),

@@ -1,6 +1,6 @@
 //! O19 to O21 and H6: close clears everything, refuses what comes, and stops no worker.
 
-use tenure_actors::{OperationFilter, ReserveError, faults};
+use tenure_actors::{OperationFilter, ReserveError, testkit};
 
 use crate::bench::{self, request};
 use crate::via::{Via, both_ways};
@@ -132,7 +132,7 @@ async fn op_o21_a_lease_is_harmless_after_the_operations_failed() {
     let application = bench::open().await;
     let generation = application.current();
     let lease = generation.operations().reserve(request("a", &["k"])).await.unwrap();
-    faults::fail_operations(&generation, "boom");
+    testkit::fail_operations(&generation, "boom");
     bench::assert_balanced(&generation.closed().await.unwrap());
     assert!(!lease.is_held());
     assert!(!lease.release());

@@ -8,6 +8,9 @@ use tenure_actors::{
 use crate::bench::{self, Order, Worker, request};
 use crate::via::both_ways;
 
+/// Makes a process that ends by itself.
+type Make = fn() -> ProcessSpec;
+
 async fn lease(operations: &Operations) -> OperationLease {
     operations.reserve(request("a", &["k"])).await.unwrap()
 }
@@ -62,7 +65,7 @@ async fn op_o16_a_lease_inside_a_killed_function_is_released() {
 
 #[tokio::test(start_paused = true)]
 async fn op_o16_a_lease_held_by_a_process_is_released_however_it_ends() {
-    let ends: [(&str, fn() -> ProcessSpec); 4] = [
+    let ends: [(&str, Make); 4] = [
         ("completed", || ProcessSpec::function("p", |_| async { Ok(()) })),
         ("failed", || ProcessSpec::function("p", |_| async { Err("told to fail".into()) })),
         ("panicked", || ProcessSpec::function("p", |_| async { panic!("told to panic") })),

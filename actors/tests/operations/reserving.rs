@@ -89,7 +89,7 @@ async fn op_o08_a_key_named_twice_counts_once() {
 async fn op_o08_the_session_key_named_by_hand_is_the_one_of_on_session() {
     both_ways(async |via| {
         let session = SessionId::new("s").unwrap();
-        let by_name = OperationRequest::new("a", "owner").unwrap().key(&session_key(&session)).unwrap();
+        let by_name = OperationRequest::new("a", "owner").unwrap().key(session_key(&session)).unwrap();
         let _a = via.reserve(by_name).await.unwrap();
 
         let by_session = OperationRequest::new("b", "owner").unwrap().on_session("s").unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tenure_actors::{
     Application, CloseError, ExitReason, Generation, GenerationSpec, OperationLease, OperationRequest,
     ProcessContext, ProcessHandle, ProcessState, ReplaceError, ReserveError, StartError, StartFailure,
-    faults,
+    testkit,
 };
 
 use crate::script::{Crash, Part, Plan, Script, Step, Then, Whose, Wish};
@@ -18,7 +18,11 @@ use crate::{chronicle, verdict};
 pub(crate) async fn play(script: &Script) -> Vec<String> {
     let world = World::new(script.timing);
     let spec = GenerationSpec::default().limits(script.limits.clone());
-    let application = Application::open(spec).await.expect("it has no services");
+    let opened = match script.shuffle {
+        Some(seed) => testkit::open_shuffled(spec, seed).await,
+        None => Application::open(spec).await,
+    };
+    let application = opened.expect("it has no services");
     // From the start: the first event that is missed is the opening of the first generation.
     let recorder = script.recorded.then(|| application.journal().record());
     for step in &script.steps {
@@ -335,11 +339,12 @@ async fn close_application(world: &World, application: &Application) {
 
 fn fail(world: &World, generation: &Generation, part: Part) {
     world.asks_to_close(generation.epoch().get());
-    match part {
-        Part::Registry => faults::fail_registry(generation, "as the script says"),
-        Part::Operations => faults::fail_operations(generation, "as the script says"),
-        Part::Supervisor => faults::fail_supervisor(generation, "as the script says"),
-    }
+    // False if it is gone already.
+    let _ = match part {
+        Part::Registry => testkit::fail_registry(generation, "as the script says"),
+        Part::Operations => testkit::fail_operations(generation, "as the script says"),
+        Part::Supervisor => testkit::fail_supervisor(generation, "as the script says"),
+    };
 }
 
 // --- operations -------------------------------------------------------------------------------------------

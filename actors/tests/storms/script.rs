@@ -29,6 +29,8 @@ pub(crate) struct Script {
     pub(crate) timing: Timing,
     /// With a recorder the journal is judged too; without one, nobody hears the events.
     pub(crate) recorded: bool,
+    /// Seeds the turns that the kernel gives away.
+    pub(crate) shuffle: Option<u64>,
     pub(crate) limits: Limits,
     pub(crate) steps: Vec<Step>,
 }
@@ -152,10 +154,11 @@ impl Script {
     pub(crate) fn write(seed: u64, timing: Timing, leaning: Leaning) -> Self {
         let mut dice = Dice::new(seed);
         let recorded = dice.chance(80);
+        let shuffle = dice.chance(75).then(|| dice.next());
         let limits = limits(&mut dice, timing);
         let length = 4 + dice.below(20);
         let steps = (0..length).map(|_| step(&mut dice, timing, leaning)).collect();
-        Self { seed, timing, recorded, limits, steps }
+        Self { seed, timing, recorded, shuffle, limits, steps }
     }
 }
 

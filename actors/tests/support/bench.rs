@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tenure_actors::{
@@ -78,6 +79,12 @@ pub(crate) async fn close(application: &Application) -> Arc<CloseReport> {
 #[track_caller]
 pub(crate) fn assert_balanced(report: &CloseReport) {
     assert_eq!(report.imbalance(), None, "{report:?}");
+}
+
+/// On the paused clock, which moves on when there is nothing left to do: whatever was due by then is done.
+pub(crate) async fn a_minute_passes() {
+    let minute = tokio::time::timeout(Duration::from_secs(60), std::future::pending::<()>());
+    assert!(minute.await.is_err());
 }
 
 // --- operations -----------------------------------------------------------------------------------------

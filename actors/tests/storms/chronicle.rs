@@ -175,13 +175,17 @@ impl Chronicle {
             world.check(begun, || format!("an effect of epoch {epoch} began after its seal"));
         }
         let closed = self.closed.get(&epoch).is_some_and(|closed| *closed < event.id.get());
-        let may_come = matches!(
-            event.kind,
-            EventKind::DroppedLate { .. }
-                | EventKind::Submitted { .. }
-                | EventKind::Committed { .. }
-                | EventKind::Refused { .. }
-        );
+        // A supervisor that a script has fail may do so in its very last turn.
+        let supervisor_failed =
+            matches!(event.kind, EventKind::Failed { .. }) && matches!(event.actor, ActorName::Generation(_));
+        let may_come = supervisor_failed
+            || matches!(
+                event.kind,
+                EventKind::DroppedLate { .. }
+                    | EventKind::Submitted { .. }
+                    | EventKind::Committed { .. }
+                    | EventKind::Refused { .. }
+            );
         world.check(!closed || may_come, || format!("epoch {epoch} is closed, but goes on"));
     }
 }

@@ -42,8 +42,9 @@ pub(crate) async fn play(script: &Script) -> Vec<String> {
 
 /// The current generation; epochs only rise.
 fn meet(world: &World, application: &Application) -> Generation {
-    let generation = application.current();
+    // Read under the lock, or whoever meets a later one in between makes this look like a step back.
     let mut generations = world.generations.lock();
+    let generation = application.current();
     let last = generations.last_key_value().map_or(0, |(epoch, _)| *epoch);
     let epoch = generation.epoch().get();
     world.check(epoch >= last, || format!("epoch {epoch} after epoch {last}"));

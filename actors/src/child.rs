@@ -527,6 +527,10 @@ impl Child {
     }
 
     pub(crate) fn set_progress(&self, progress: Progress) {
+        if self.orders.has(Order::End) {
+            // What a late worker says is nothing that the process does: it has ended.
+            return;
+        }
         let cause = self.trail().started;
         self.core.journal.emit(cause, || {
             let (text, percent) = (progress.text.clone(), progress.percent);

@@ -487,7 +487,9 @@ impl Core {
         // Dropped outside of the locks: what children bring along may look at the tree as it goes.
         let ledger = std::mem::take(&mut *self.ledger.lock());
         let closing = std::mem::take(&mut *self.closing_processes.lock());
-        drop((ledger, closing));
+        // The report has named those that are left here.
+        let undrained = std::mem::take(&mut *self.undrained.lock());
+        drop((ledger, closing, undrained));
         self.service_list.write().clear();
     }
 

@@ -331,7 +331,7 @@ impl Child {
         let ended = self
             .core
             .journal
-            .emit(trail.stopped.or(trail.started), || (self.actor_name(), EventKind::ended(exit)));
+            .emit(trail.stopped.or(trail.started).or(trail.last), || (self.actor_name(), EventKind::ended(exit)));
         self.note(|_| {}, ended);
     }
 

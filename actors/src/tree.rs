@@ -118,7 +118,7 @@ impl Tree {
         match child {
             ActorName::Registry(_) => generation.registry = true,
             ActorName::Operations(_) => generation.operations = true,
-            ActorName::Child(name) if !generation.children.iter().any(|node| node.name == *name) => {
+            ActorName::Child(name) if generation.position(name).is_err() => {
                 let name = name.clone();
                 generation.insert(ChildNode { name, process: None, bound: false, patience: None });
             }
@@ -128,9 +128,9 @@ impl Tree {
 
     fn bind(&mut self, child: &ChildName, bound: bool) {
         if let Some(generation) = self.generation(child.epoch)
-            && let Some(node) = generation.children.iter_mut().find(|node| node.name == *child)
+            && let Ok(at) = generation.position(child)
         {
-            node.bound = bound;
+            generation.children[at].bound = bound;
         }
     }
 
@@ -147,7 +147,11 @@ impl Tree {
         match actor {
             ActorName::Registry(_) => generation.registry = false,
             ActorName::Operations(_) => generation.operations = false,
-            ActorName::Child(name) => generation.children.retain(|node| node.name != *name),
+            ActorName::Child(name) => {
+                if let Ok(at) = generation.position(name) {
+                    generation.children.remove(at);
+                }
+            }
             ActorName::Generation(_) | ActorName::Application => {}
         }
     }
@@ -156,8 +160,13 @@ impl Tree {
 impl GenerationNode {
     /// Keeps start order, in whatever order events come.
     fn insert(&mut self, child: ChildNode) {
-        let at = self.children.partition_point(|node| node.name.seq < child.name.seq);
+        let at = self.position(&child.name).unwrap_or_else(|at| at);
         self.children.insert(at, child);
+    }
+
+    /// Where a child is, or would be.
+    fn position(&self, child: &ChildName) -> Result<usize, usize> {
+        self.children.binary_search_by_key(&child.seq, |node| node.name.seq)
     }
 
     fn processes(&self) -> usize {

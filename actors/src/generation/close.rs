@@ -68,9 +68,10 @@ async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Caus
     end_services(core, stop).await;
     let resources_failed = core.store.close(core, stop).await;
     let in_flight = await_effects(core, deadline).await;
-    let operations_gone = end_kernel_actor(core, KernelActor::Operations, last_events(&core.all_children(), sealed)).await;
-    let registry_gone =
-        end_kernel_actor(core, KernelActor::Registry, operations_gone.into_iter().collect()).await;
+    let ended = last_events(&core.all_children(), sealed);
+    let operations_gone = end_kernel_actor(core, KernelActor::Operations, stop.reason, ended).await;
+    let operations_gone = operations_gone.into_iter().collect();
+    let registry_gone = end_kernel_actor(core, KernelActor::Registry, stop.reason, operations_gone).await;
     core.clear();
     let took = begun.elapsed();
     core.journal.announce(registry_gone.or(sealed), || {
@@ -227,12 +228,17 @@ fn last_events(children: &[Arc<Child>], sealed: Cause) -> Vec<EventId> {
     if last.is_empty() { sealed.into_iter().collect() } else { last }
 }
 
-async fn end_kernel_actor(core: &Arc<Core>, which: KernelActor, causes: Vec<EventId>) -> Cause {
+async fn end_kernel_actor(
+    core: &Arc<Core>,
+    which: KernelActor,
+    reason: StopReason,
+    causes: Vec<EventId>,
+) -> Cause {
     let name = which.name(core.epoch);
     let told = core.journal.announce_from(
         || causes,
         || {
-            let (child, reason) = (name.clone(), StopReason::Closed);
+            let child = name.clone();
             (ActorName::Generation(core.epoch), EventKind::StopSent { child, reason })
         },
     );

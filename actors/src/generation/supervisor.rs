@@ -49,6 +49,8 @@ pub(crate) struct Supervisor {
     slots: Vec<Slot>,
     /// What a group restart still has to stop, in this order.
     to_stop: VecDeque<Arc<str>>,
+    /// What its next stop follows from: its failure, then the end of what it stopped before.
+    stopped: Cause,
     /// The services given at open start one after the other, whatever the strategy.
     opening: bool,
 }
@@ -143,6 +145,7 @@ impl Supervisor {
             seed: spec.seed,
             slots: slots.collect(),
             to_stop: VecDeque::new(),
+            stopped: None,
             opening: true,
             core,
         }
@@ -203,7 +206,7 @@ impl Supervisor {
                 Restart::Temporary => Then::Forget,
                 Restart::Permanent | Restart::Transient => Then::Start { not_before_ms: self.group_due() },
             };
-            if self.stop(index, then, StopReason::SiblingRestarted) {
+            if self.stop(index, then, (StopReason::SiblingRestarted, self.stopped)) {
                 return true;
             }
         }
@@ -221,14 +224,14 @@ impl Supervisor {
         due.max().unwrap_or(0)
     }
 
-    fn stop(&mut self, index: usize, then: Then, reason: StopReason) -> bool {
+    fn stop(&mut self, index: usize, then: Then, (reason, cause): (StopReason, Cause)) -> bool {
         let slot = &mut self.slots[index];
         let (Stage::Starting(child) | Stage::Running(child)) = &slot.stage else {
             return false;
         };
         let child = Arc::clone(child);
         child.revoke();
-        close_one(&child, reason, slot.cause.take());
+        close_one(&child, reason, cause);
         slot.stage = Stage::Stopping { child, then };
         true
     }
@@ -261,6 +264,7 @@ impl Supervisor {
                     let name = child.actor_name();
                     (ActorName::Generation(core.epoch), EventKind::Started { child: name })
                 });
+                child.note_admitted(started);
                 launch(&core, child, spec, Starter::Services, started).await;
             }
             Err(error) => self.start_failed(index, error),
@@ -333,6 +337,7 @@ impl Supervisor {
 
     fn stopped(&mut self, index: usize, then: Then) {
         let slot = &mut self.slots[index];
+        self.stopped = slot.child().and_then(|child| child.trail().last);
         let forget = match then {
             Then::Start { not_before_ms } => {
                 slot.stage = Stage::Waiting { not_before_ms };
@@ -377,6 +382,7 @@ impl Supervisor {
         for member in plan.start.iter().chain(&plan.stop) {
             self.slots[*member].cause = retried;
         }
+        self.stopped = retried;
         for start in &plan.start {
             let slot = &mut self.slots[*start];
             match &mut slot.stage {
@@ -498,7 +504,7 @@ impl Supervisor {
             slot.terminators.push(reply);
         } else if slot.child().is_some() {
             slot.terminators.push(reply);
-            self.stop(index, Then::StayStopped, StopReason::Requested);
+            self.stop(index, Then::StayStopped, (StopReason::Requested, None));
         } else {
             slot.terminators.push(reply);
             slot.starters.clear();

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tenure_actors::testkit::{Balance, Door, Guards, Recording, Scenario, Script, Stage, Transcript, Worker};
 use tenure_actors::{
-    Application, ApplicationSpec, CloseReason, Heard, Limits, ProcessContext, ProcessResult, ProcessSpec, Tree,
+    Application, ApplicationSpec, CloseReason, Heard, Limits, ProcessContext, ProcessResult, ProcessSpec,
+    Tree,
 };
 
 /// The text of the failure that a scenario must end with.
@@ -156,7 +157,8 @@ fn an_error_of_the_story_is_told() {
 #[test]
 fn settling_lets_everything_happen_and_no_time_pass() {
     Scenario::new("settle").run(async |stage| {
-        let context = Arc::new(Worker::new().works(Script::new().progress(50, "half").after(1).progress(60, "more")));
+        let context =
+            Arc::new(Worker::new().works(Script::new().progress(50, "half").after(1).progress(60, "more")));
         let handle = stage.registry().start("feed/42", context.process("fetch")).await?;
         stage.settle().await;
         assert_eq!(stage.now_ms(), 0);
@@ -303,7 +305,13 @@ async fn a_recording_of_a_real_run_shows_no_times() {
         reports: vec![report],
     });
     let text = transcript.to_string();
-    assert_says(&text, &["clock     real", "job/1..100 as job#1..100", "submitted 100  applied 100  dropped 0"]);
-    assert!(transcript.timeline().lines().skip(1).all(|line| line.split_whitespace().nth(1) == Some("-")), "{text}");
+    assert_says(
+        &text,
+        &["clock     real", "job/1..100 as job#1..100", "submitted 100  applied 100  dropped 0"],
+    );
+    assert!(
+        transcript.timeline().lines().skip(1).all(|line| line.split_whitespace().nth(1) == Some("-")),
+        "{text}"
+    );
     assert!(!text.contains("unbalanced submitted"), "{text}");
 }

@@ -54,13 +54,15 @@ fn worked_example() {
 
 #[test]
 fn commit_first() {
-    insta::assert_snapshot!(scenario("close while two processes run, one has committed").run(async |stage| {
-        stage.registry().start("feed/42", fetch(39).function("fetch")).await?;
-        stage.registry().start("docs", index().function("index")).await?;
-        stage.at(40).await;
-        stage.close_as(CloseReason::Superseded).await?;
-        Ok(())
-    }));
+    insta::assert_snapshot!(scenario("close while two processes run, one has committed").run(
+        async |stage| {
+            stage.registry().start("feed/42", fetch(39).function("fetch")).await?;
+            stage.registry().start("docs", index().function("index")).await?;
+            stage.at(40).await;
+            stage.close_as(CloseReason::Superseded).await?;
+            Ok(())
+        }
+    ));
 }
 
 #[test]
@@ -131,7 +133,8 @@ fn supervisor_failure() {
 
 #[test]
 fn reg_r42_registry_failure() {
-    let application = scenario("the registry fails, its ids are free in the next epoch").application(application);
+    let application =
+        scenario("the registry fails, its ids are free in the next epoch").application(application);
     insta::assert_snapshot!(application.run(async |stage| {
         stage.registry().start("feed/42", fetch(60).function("fetch")).await?;
         stage.at(40).await;
@@ -175,10 +178,12 @@ fn service_restart_one_for_all() {
             .service(ServiceSpec::new("feed", feed).backoff(backoff()))
             .service(ServiceSpec::new("clock", incarnations("clock", [Script::new().on_stop()])))
     };
-    insta::assert_snapshot!(scenario("one service fails, all are restarted").generation(generation).run(async |stage| {
-        stage.at(200).await;
-        Ok(())
-    }));
+    insta::assert_snapshot!(scenario("one service fails, all are restarted").generation(generation).run(
+        async |stage| {
+            stage.at(200).await;
+            Ok(())
+        }
+    ));
 }
 
 #[test]
@@ -191,7 +196,8 @@ fn escalation_to_the_next_epoch() {
         let generation = GenerationSpec::default().service(service);
         ApplicationSpec { generation, ..application() }
     };
-    let scenario = scenario("a service fails too often, the next epoch opens").application(application_of_one_service);
+    let scenario =
+        scenario("a service fails too often, the next epoch opens").application(application_of_one_service);
     insta::assert_snapshot!(scenario.run(async |stage| {
         stage.registry().start("docs", index().function("index")).await?;
         stage.at(400).await;
@@ -206,7 +212,8 @@ fn escalation_to_the_next_epoch() {
 fn reg_r09_start_failure_with_clean_up() {
     insta::assert_snapshot!(scenario("a start fails, and so does its clean-up").run(async |stage| {
         let close = Script::new().after(2).fail("socket 123456 is stuck");
-        let worker = Arc::new(Worker::new().on_start(Script::new().after(3).fail("no route")).on_close(close));
+        let worker =
+            Arc::new(Worker::new().on_start(Script::new().after(3).fail("no route")).on_close(close));
         let refused = stage.registry().start("feed/42", worker.process("fetch")).await;
         assert!(matches!(refused, Err(StartError::StartFailed { cleanup: Some(_), .. })));
         assert_eq!((worker.starts(), worker.closes()), (1, 1));

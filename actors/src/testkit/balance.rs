@@ -81,11 +81,15 @@ impl Drop for Balance {
 fn all_problems(generation: &Generation) -> Vec<String> {
     let epoch = generation.epoch();
     let Some(report) = generation.report() else {
-        return vec![format!("generation {epoch} has no close report; close the application before the test ends")];
+        return vec![format!(
+            "generation {epoch} has no close report; close the application before the test ends"
+        )];
     };
     let mut problems = leftovers(generation);
-    problems.extend(report.imbalance().map(|imbalance| format!("the report of generation {epoch}: {imbalance}")));
-    let abandoned = report.abandoned.iter().map(|id| format!("process \"{id}\" of generation {epoch} leaked"));
+    problems
+        .extend(report.imbalance().map(|imbalance| format!("the report of generation {epoch}: {imbalance}")));
+    let abandoned =
+        report.abandoned.iter().map(|id| format!("process \"{id}\" of generation {epoch} leaked"));
     problems.extend(abandoned);
     problems
 }

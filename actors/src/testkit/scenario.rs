@@ -167,7 +167,9 @@ impl Scenario {
         let first = self.perform(UNSHUFFLED, &story)?;
         let again = self.perform(UNSHUFFLED, &story)?;
         if first != again {
-            return Err(self.failure(UNSHUFFLED, "gave two texts in two runs that are alike").differing(&first, &again));
+            return Err(self
+                .failure(UNSHUFFLED, "gave two texts in two runs that are alike")
+                .differing(&first, &again));
         }
         let mut found = Vec::new();
         self.admit(&mut found, UNSHUFFLED, first)?;
@@ -185,7 +187,12 @@ impl Scenario {
     }
 
     /// Compares an outcome with those found before.
-    fn admit(&self, found: &mut Vec<(String, Transcript)>, seed: u64, transcript: Transcript) -> Result<(), Failure> {
+    fn admit(
+        &self,
+        found: &mut Vec<(String, Transcript)>,
+        seed: u64,
+        transcript: Transcript,
+    ) -> Result<(), Failure> {
         let name = if self.alternatives.is_empty() {
             String::new()
         } else if let Some(one) = self.alternatives.iter().find(|one| (one.is_it)(&transcript)) {
@@ -213,7 +220,11 @@ impl Scenario {
     }
 
     /// One run.
-    fn perform(&self, seed: u64, story: &impl AsyncFn(&Stage) -> ProcessResult) -> Result<Transcript, Failure> {
+    fn perform(
+        &self,
+        seed: u64,
+        story: &impl AsyncFn(&Stage) -> ProcessResult,
+    ) -> Result<Transcript, Failure> {
         let _quiet = Quiet::begin();
         let idle = Idle::default();
         let on_park = idle.clone();

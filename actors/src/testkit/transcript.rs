@@ -176,7 +176,12 @@ struct Line {
 fn timeline(events: &[&Event], names: &Names, is_virtual: bool) -> String {
     let lines = number(events, fold_lines(events, names, is_virtual), is_virtual);
     let longest = |text: fn(&Line) -> &str, limit: usize| {
-        lines.iter().map(|line| text(line).chars().count()).filter(|length| *length <= limit).max().unwrap_or(0)
+        lines
+            .iter()
+            .map(|line| text(line).chars().count())
+            .filter(|length| *length <= limit)
+            .max()
+            .unwrap_or(0)
     };
     let digits = lines.len().to_string().len().max(2);
     let times = longest(|line| &line.time, usize::MAX).max(5);

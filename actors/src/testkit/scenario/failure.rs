@@ -59,7 +59,8 @@ fn difference(one: &str, other: &str) -> String {
     let (one, other): (Vec<_>, Vec<_>) = (one.lines().collect(), other.lines().collect());
     let same = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
     let rest = one.len().min(other.len()) - same;
-    let tail = one.iter().rev().zip(other.iter().rev()).take(rest).take_while(|(one, other)| one == other).count();
+    let tail =
+        one.iter().rev().zip(other.iter().rev()).take(rest).take_while(|(one, other)| one == other).count();
     let mut text = String::new();
     let mut show = |mark: char, lines: &[&str]| {
         for line in lines.iter().take(SHOWN) {

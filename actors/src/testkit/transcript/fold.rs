@@ -21,7 +21,8 @@ pub(super) fn fold<K: Eq + Hash>(lines: impl IntoIterator<Item = (K, String)>) -
         let (pattern, numbers) = pattern(&text);
         groups.entry((key, pattern)).or_default().push(Member { at, text, numbers });
     }
-    let mut folds: Vec<Fold> = groups.into_iter().flat_map(|((_, pattern), group)| runs(&pattern, group)).collect();
+    let mut folds: Vec<Fold> =
+        groups.into_iter().flat_map(|((_, pattern), group)| runs(&pattern, group)).collect();
     folds.sort_unstable_by_key(|fold| fold.members.iter().copied().min());
     folds
 }
@@ -80,7 +81,8 @@ fn run_length(lines: &[Member]) -> usize {
     let [first, second, ..] = lines else {
         return lines.len();
     };
-    let steps: Vec<_> = first.numbers.iter().zip(&second.numbers).map(|(one, two)| two.wrapping_sub(*one)).collect();
+    let steps: Vec<_> =
+        first.numbers.iter().zip(&second.numbers).map(|(one, two)| two.wrapping_sub(*one)).collect();
     if steps.iter().any(|step| *step > 1) {
         return 1;
     }

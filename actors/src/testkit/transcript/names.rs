@@ -69,6 +69,9 @@ mod tests {
 
     #[test]
     fn numbers_above_four_digits_are_masked() {
-        assert_eq!(masked("port 48213 of 2024 at 0x7ffe12ab, 7 left"), "port <number> of 2024 at <number>, 7 left");
+        assert_eq!(
+            masked("port 48213 of 2024 at 0x7ffe12ab, 7 left"),
+            "port <number> of 2024 at <number>, 7 left"
+        );
     }
 }

@@ -101,7 +101,8 @@ struct Edges {
 impl Edges {
     fn of(events: &[Arc<Event>]) -> Self {
         let mut edges = Self { after: vec![Vec::new(); events.len()], before: vec![0; events.len()] };
-        let by_id: HashMap<EventId, usize> = events.iter().enumerate().map(|(at, event)| (event.id, at)).collect();
+        let by_id: HashMap<EventId, usize> =
+            events.iter().enumerate().map(|(at, event)| (event.id, at)).collect();
         for (at, event) in events.iter().enumerate() {
             for cause in event.causes.iter().filter_map(|cause| by_id.get(cause)) {
                 edges.add(*cause, at);
@@ -188,7 +189,9 @@ impl Edges {
 fn life_of(event: &Event) -> Option<&ChildName> {
     match (&event.kind, &event.actor) {
         (
-            EventKind::Admitted { child, .. } | EventKind::Bound { child, .. } | EventKind::Unbound { child, .. },
+            EventKind::Admitted { child, .. }
+            | EventKind::Bound { child, .. }
+            | EventKind::Unbound { child, .. },
             _,
         )
         | (
@@ -245,7 +248,11 @@ fn given_or_taken<'a>(event: &'a Event, starting: &HashMap<&ChildName, Name<'a>>
 }
 
 /// The names that a refusal was about: the one that was asked for, and the one that was in the way.
-fn asked_for<'a>(event: &'a Event, events: &'a [Arc<Event>], by_id: &HashMap<EventId, usize>) -> Vec<Name<'a>> {
+fn asked_for<'a>(
+    event: &'a Event,
+    events: &'a [Arc<Event>],
+    by_id: &HashMap<EventId, usize>,
+) -> Vec<Name<'a>> {
     let (EventKind::Refused { what, .. }, Some(epoch)) = (&event.kind, event.actor.epoch()) else {
         return Vec::new();
     };

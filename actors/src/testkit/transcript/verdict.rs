@@ -85,7 +85,9 @@ impl Verdict {
             format!("started {started}, but ended {ended}, killed {killed} and leaked {leaked}")
         });
         let Self { bound, unbound, left, .. } = *self;
-        self.claim(bound == unbound + left, || format!("bound {bound}, but unbound {unbound} and left {left}"));
+        self.claim(bound == unbound + left, || {
+            format!("bound {bound}, but unbound {unbound} and left {left}")
+        });
         let Self { submitted, applied, dropped, .. } = *self;
         self.claim(submitted == applied + dropped, || {
             format!("submitted {submitted}, but applied {applied} and dropped {dropped}")
@@ -112,15 +114,24 @@ impl Verdict {
         });
         let cut_off = (report.killed.len() + report.abandoned.len()) as u64;
         self.claim(cut_off <= tally.killed, || {
-            format!("generation {epoch} reports {cut_off} killed or abandoned, the events show {}", tally.killed)
+            format!(
+                "generation {epoch} reports {cut_off} killed or abandoned, the events show {}",
+                tally.killed
+            )
         });
         self.claim(report.commits.applied == tally.applied, || {
-            format!("generation {epoch} reports {} applied, the events show {}", report.commits.applied, tally.applied)
+            format!(
+                "generation {epoch} reports {} applied, the events show {}",
+                report.commits.applied, tally.applied
+            )
         });
         // A result may be refused after the report was given.
         let dropped = tally.dropped_by_closed..=tally.dropped;
         self.claim(dropped.contains(&report.commits.dropped), || {
-            format!("generation {epoch} reports {} dropped, the events show {dropped:?}", report.commits.dropped)
+            format!(
+                "generation {epoch} reports {} dropped, the events show {dropped:?}",
+                report.commits.dropped
+            )
         });
     }
 
@@ -195,7 +206,11 @@ impl Tally {
     }
 
     fn count_end(&mut self, actor: &ActorName, exit: &str, killed: bool) {
-        if killed { self.killed += 1 } else { self.ended += 1 }
+        if killed {
+            self.killed += 1
+        } else {
+            self.ended += 1
+        }
         if let ActorName::Child(child) = actor {
             self.never_started += u64::from(exit == "never started");
             self.killed_unbound += u64::from(killed && !self.names.contains_key(child));
@@ -264,7 +279,9 @@ pub(super) fn ledger_text(ledger: &[LedgerEntry]) -> String {
     let mut text = String::new();
     for (verb, applied) in [("drop-late", false), ("applied", true)] {
         let entries = ledger.iter().filter(|entry| entry.applied == applied);
-        let row = |entry: &LedgerEntry| format!("{}{SEPARATOR}by {}{SEPARATOR}{}", entry.process, entry.by, entry.outcome);
+        let row = |entry: &LedgerEntry| {
+            format!("{}{SEPARATOR}by {}{SEPARATOR}{}", entry.process, entry.by, entry.outcome)
+        };
         let rows = fold(entries.map(|entry| ((), row(entry))));
         let rows: Vec<[String; 3]> = rows.iter().map(|row| columns(&row.text)).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

@@ -28,14 +28,19 @@ pub(crate) struct Shared {
     pub(crate) chaos: Chaos,
     /// The epoch whose authority stands; 0 between generations.
     current_epoch: AtomicU64,
-    /// The latest generation, open or not.
-    latest: watch::Sender<Option<Generation>>,
-    end: watch::Sender<Option<ApplicationEnd>>,
     actor: OnceLock<ActorRef<ApplicationMessage>>,
     /// Every generation there ever was, while a recorder is attached: their close reports are checked
     /// against the events.
     #[cfg(feature = "testkit")]
     pub(crate) recorded: parking_lot::Mutex<Vec<Generation>>,
+}
+
+/// What the actor publishes to the handles. Apart from [`Shared`], which every generation holds: a generation
+/// that held itself would never be let go of.
+struct Published {
+    /// The latest generation, open or not.
+    latest: watch::Sender<Option<Generation>>,
+    end: watch::Sender<Option<ApplicationEnd>>,
 }
 
 impl Shared {
@@ -130,6 +135,7 @@ pub enum ReplaceError {
 #[derive(Clone)]
 pub struct Application {
     shared: Arc<Shared>,
+    published: Arc<Published>,
     first: Generation,
 }
 
@@ -157,19 +163,19 @@ impl Application {
             journal,
             chaos,
             current_epoch: AtomicU64::new(0),
-            latest: watch::Sender::new(None),
-            end: watch::Sender::new(None),
             actor: OnceLock::new(),
             #[cfg(feature = "testkit")]
             recorded: parking_lot::Mutex::default(),
         });
-        let arguments = (Arc::clone(&shared), spec);
+        let published = Published { latest: watch::Sender::new(None), end: watch::Sender::new(None) };
+        let published = Arc::new(published);
+        let arguments = (Arc::clone(&shared), Arc::clone(&published), spec);
         let spawned = Actor::spawn(None, ApplicationActor, arguments).await;
         // Its task is never awaited: the end of an application is published by itself.
         drop(spawned.map_err(|error| OpenError::Runtime(error.to_string()))?);
-        let first = shared.latest.borrow().clone();
+        let first = published.latest.borrow().clone();
         let first = first.ok_or_else(|| OpenError::Runtime("no generation".to_owned()))?;
-        let application = Self { shared, first };
+        let application = Self { shared, published, first };
         application.ready().await?;
         Ok(application)
     }
@@ -180,8 +186,8 @@ impl Application {
     }
 
     async fn ready(&self) -> Result<(), OpenError> {
-        let mut latest = self.shared.latest.subscribe();
-        let mut end = self.shared.end.subscribe();
+        let mut latest = self.published.latest.subscribe();
+        let mut end = self.published.end.subscribe();
         loop {
             latest.mark_unchanged();
             let current = self.current();
@@ -194,6 +200,8 @@ impl Application {
                 },
                 _ = latest.changed() => {}
                 _ = ready.wait_for(|ready| *ready) => return Ok(()),
+                // Closed on purpose, from inside: there will be no other, and nothing to wait for.
+                () = closed_on_purpose(&current) => return Ok(()),
             }
         }
     }
@@ -202,7 +210,22 @@ impl Application {
     /// [`Generation::close`], and after the application was closed.
     #[must_use]
     pub fn current(&self) -> Generation {
-        self.shared.latest.borrow().clone().unwrap_or_else(|| self.first.clone())
+        self.published.latest.borrow().clone().unwrap_or_else(|| self.first.clone())
+    }
+
+    /// The latest generation after `epoch`, as soon as there is one; none if the application ends before. For
+    /// those whose generation was replaced and who go on in its successor. Its services may still be starting.
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
+    pub async fn after(&self, epoch: Epoch) -> Option<Generation> {
+        let mut latest = self.published.latest.subscribe();
+        let mut end = self.published.end.subscribe();
+        let is_after = |latest: &Option<Generation>| latest.as_ref().is_some_and(|open| open.epoch() > epoch);
+        tokio::select! {
+            biased;
+            found = latest.wait_for(is_after) => found.ok().and_then(|found| found.clone()),
+            _ = end.wait_for(Option::is_some) => None,
+        }
     }
 
     /// Seals the current generation, opens the next at once and closes the old one beside it. Answers the
@@ -240,10 +263,12 @@ impl Application {
     /// # Errors
     /// [`CloseError::Inside`] when one of its own processes asks: the close goes on without it waiting.
     pub async fn close(&self) -> Result<Arc<CloseReport>, CloseError> {
-        let current = self.current();
-        if self.call(ApplicationMessage::Close).await.is_none() || !inside::is_inside(current.core()) {
-            self.ended().await;
+        let ending = self.call(ApplicationMessage::Close).await.unwrap_or_default();
+        // Also one that was replaced and still drains: the end of the application waits for it.
+        if let Some(own) = ending.iter().find(|generation| inside::is_inside(generation.core())) {
+            return Err(CloseError::Inside { epoch: own.epoch() });
         }
+        self.ended().await;
         self.current().closed().await
     }
 
@@ -255,7 +280,7 @@ impl Application {
 
     /// Completes when the application is over: closed, or given up.
     pub async fn ended(&self) -> ApplicationEnd {
-        let mut end = self.shared.end.subscribe();
+        let mut end = self.published.end.subscribe();
         match end.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(end)) => end.clone(),
             _ => ApplicationEnd::Closed,
@@ -287,6 +312,14 @@ impl fmt::Debug for Application {
     }
 }
 
+/// Completes if the generation is closed without having failed: nobody will open another in its stead.
+async fn closed_on_purpose(generation: &Generation) {
+    match generation.core().closing.outcome().await {
+        Ok(report) if matches!(report.reason, CloseReason::Failed(_)) => std::future::pending().await,
+        Ok(_) | Err(_) => {}
+    }
+}
+
 /// What can be told about a description without opening it.
 fn check(spec: &GenerationSpec) -> Result<(), OpenError> {
     let services = spec.services.len();
@@ -306,8 +339,8 @@ fn check(spec: &GenerationSpec) -> Result<(), OpenError> {
 pub(crate) enum ApplicationMessage {
     /// Answers the generation that was replaced, once its successor is open.
     Replace(Option<Box<GenerationSpec>>, oneshot::Sender<Generation>),
-    /// Answers when the close has begun.
-    Close(oneshot::Sender<()>),
+    /// Answers when the close has begun, with the generations that it waits for.
+    Close(oneshot::Sender<Vec<Generation>>),
     Failed(Epoch, Cause),
     /// The back-off after the failure of this epoch is over.
     Reopen(Epoch, Cause),
@@ -318,6 +351,7 @@ struct ApplicationActor;
 
 struct State {
     shared: Arc<Shared>,
+    published: Arc<Published>,
     spec: ApplicationSpec,
     current: Generation,
     limit: RestartLimit,
@@ -330,19 +364,21 @@ struct State {
 impl Actor for ApplicationActor {
     type Msg = ApplicationMessage;
     type State = State;
-    type Arguments = (Arc<Shared>, ApplicationSpec);
+    type Arguments = (Arc<Shared>, Arc<Published>, ApplicationSpec);
 
     async fn pre_start(
         &self,
         myself: ActorRef<ApplicationMessage>,
-        (shared, spec): Self::Arguments,
+        (shared, published, spec): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         let _ = shared.actor.set(myself.clone());
-        let core = open(&shared, &spec, spec.first_epoch, &myself, None).await?;
-        let policy = ChildPolicy { restart: Restart::Permanent, backoff: spec.backoff, ..ChildPolicy::default() };
+        let core = open(&shared, &published, &spec, spec.first_epoch, (&myself, None)).await?;
+        let policy =
+            ChildPolicy { restart: Restart::Permanent, backoff: spec.backoff, ..ChildPolicy::default() };
         let (limit, restarts) = (RestartLimit::new(spec.intensity), RestartState::new(&policy));
         let current = Generation::new(core);
-        Ok(State { shared, spec, current, limit, restarts, closing: Vec::new(), is_closing: false })
+        let closing = Vec::new();
+        Ok(State { shared, published, spec, current, limit, restarts, closing, is_closing: false })
     }
 
     async fn handle(
@@ -356,7 +392,9 @@ impl Actor for ApplicationActor {
             ApplicationMessage::Replace(spec, reply) => state.replace(&myself, spec, reply).await?,
             ApplicationMessage::Close(reply) => state.close(&myself, reply),
             ApplicationMessage::Failed(epoch, cause) => state.failed(&myself, epoch, cause),
-            ApplicationMessage::Reopen(epoch, cause) if epoch == state.current.epoch() && !state.is_closing => {
+            ApplicationMessage::Reopen(epoch, cause)
+                if epoch == state.current.epoch() && !state.is_closing =>
+            {
                 state.open_next(&myself, cause).await?;
             }
             ApplicationMessage::Reopen(..) => {}
@@ -378,14 +416,15 @@ impl Actor for ApplicationActor {
 
 async fn open(
     shared: &Arc<Shared>,
+    published: &Published,
     spec: &ApplicationSpec,
     epoch: Epoch,
-    myself: &ActorRef<ApplicationMessage>,
-    cause: Cause,
+    (myself, cause): (&ActorRef<ApplicationMessage>, Cause),
 ) -> Result<Arc<Core>, ActorProcessingErr> {
-    let core = generation::open(shared, epoch, spec.generation.clone(), myself.get_cell(), cause).await?;
+    // First: a generation that fails while it opens leaves its epoch, which nobody may then enter again.
     shared.current_epoch.store(epoch.get(), Ordering::Release);
-    shared.latest.send_replace(Some(Generation::new(Arc::clone(&core))));
+    let core = generation::open(shared, epoch, spec.generation.clone(), myself.get_cell(), cause).await?;
+    published.latest.send_replace(Some(Generation::new(Arc::clone(&core))));
     #[cfg(feature = "testkit")]
     if shared.journal.is_recording() {
         shared.recorded.lock().push(Generation::new(Arc::clone(&core)));
@@ -400,7 +439,7 @@ impl State {
         cause: Cause,
     ) -> Result<(), ActorProcessingErr> {
         let epoch = self.current.epoch().next();
-        let core = open(&self.shared, &self.spec, epoch, myself, cause).await?;
+        let core = open(&self.shared, &self.published, &self.spec, epoch, (myself, cause)).await?;
         self.restarts.started(self.shared.journal.now_ms());
         let before = std::mem::replace(&mut self.current, Generation::new(core));
         self.closing.retain(|closing| closing.report().is_none());
@@ -446,7 +485,8 @@ impl State {
                 });
             }
             Decision::GiveUp { restarts, period_ms, .. } => {
-                let limit: Arc<str> = format!("limit of {restarts} restarts in {period_ms}ms exceeded").into();
+                let limit: Arc<str> =
+                    format!("limit of {restarts} restarts in {period_ms}ms exceeded").into();
                 self.shared.journal.announce(cause, || {
                     let (what, why) = ("the application".into(), Arc::clone(&limit));
                     (ActorName::Application, EventKind::GaveUp { what, why })
@@ -458,27 +498,31 @@ impl State {
         }
     }
 
-    fn close(&mut self, myself: &ActorRef<ApplicationMessage>, reply: oneshot::Sender<()>) {
+    fn close(&mut self, myself: &ActorRef<ApplicationMessage>, reply: oneshot::Sender<Vec<Generation>>) {
         let order = CloseOrder { reason: CloseReason::ApplicationClosed, cause: None };
         self.current.core().begin_close(order);
-        let _ = reply.send(());
+        let _ = reply.send(self.ending());
         if !self.is_closing {
             self.finish(myself, ApplicationEnd::Closed);
         }
     }
 
+    /// The generations whose close the end of the application waits for.
+    fn ending(&self) -> Vec<Generation> {
+        self.closing.iter().chain([&self.current]).cloned().collect()
+    }
+
     /// Publishes the end once every generation is closed, and ends this actor.
     fn finish(&mut self, myself: &ActorRef<ApplicationMessage>, end: ApplicationEnd) {
         self.is_closing = true;
-        let mut closing = std::mem::take(&mut self.closing);
-        closing.push(self.current.clone());
-        let (shared, myself) = (Arc::clone(&self.shared), myself.clone());
+        let closing = self.ending();
+        let (published, myself) = (Arc::clone(&self.published), myself.clone());
         tasks::spawn(async move {
             for generation in closing {
                 // A close that was cut off by the runtime has revoked its authority all the same.
                 let _ = generation.core().closing.outcome().await;
             }
-            shared.end.send_replace(Some(end));
+            published.end.send_replace(Some(end));
             let _ = myself.cast(ApplicationMessage::Over);
         });
     }

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::contain;
 use crate::event::{ActorName, Cause, ChildName, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason, PanicText};
 use crate::gate::Gate;
@@ -67,7 +68,8 @@ struct Tasks {
     /// Stop goes here: the wrapper, or the plugin's own actor behind it.
     stop_at: Option<ActorCell>,
     /// Done means gone.
-    handles: Vec<JoinHandle<()>>,
+    wrapper_task: Option<JoinHandle<()>>,
+    inner_task: Option<JoinHandle<()>>,
 }
 
 /// What few children need.
@@ -106,6 +108,16 @@ mod order {
     pub(super) const CUT: u8 = 8;
     /// Somebody ends this child, or has.
     pub(super) const END: u8 = 16;
+    /// Not an order: its own actor reached its orderly stop.
+    pub(super) const STOPPED: u8 = 32;
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // The last who knew of it may be an actor of the kernel; the object's own drop may panic.
+        let object = self.object.take();
+        drop(contain::call(move || drop(object)));
+    }
 }
 
 impl Child {
@@ -176,20 +188,19 @@ impl Child {
                 tasks.stop_at = Some(wrapper.clone());
             }
             tasks.wrapper = Some(wrapper);
-            tasks.handles.push(handle);
+            tasks.wrapper_task = Some(handle);
         }
         self.repeat_orders();
     }
 
-    /// The plugin's own actor, which is stopped in the wrapper's stead.
-    pub(crate) fn set_inner_actor(&self, inner: ActorCell) {
-        self.tasks.lock().stop_at = Some(inner);
+    /// The plugin's own actor, which is stopped in the wrapper's stead. The child is not gone before it is.
+    pub(crate) fn set_inner_actor(&self, inner: ActorCell, handle: JoinHandle<()>) {
+        {
+            let mut tasks = self.tasks.lock();
+            tasks.stop_at = Some(inner);
+            tasks.inner_task = Some(handle);
+        }
         self.repeat_orders();
-    }
-
-    /// A task that belongs to this child: it is not gone before the task is.
-    pub(crate) fn add_task(&self, handle: JoinHandle<()>) {
-        self.tasks.lock().handles.push(handle);
     }
 
     /// Orders given before there was an actor to take them. Orders are set before the actor is looked up,
@@ -197,15 +208,25 @@ impl Child {
     fn repeat_orders(&self) {
         if self.kill_reason().is_some() {
             self.send_kill();
-        } else if self.is_told_to_stop() {
+        } else if (self.is_told_to_stop() && self.kind != ProcessKind::Function) || self.is_removed_object() {
             self.send_stop();
         }
     }
 
+    /// Nothing of a removed object runs in its actor; there is no end of its own to wait for.
+    fn is_removed_object(&self) -> bool {
+        self.kind == ProcessKind::Object && !self.is_bound()
+    }
+
     /// The start succeeded. Binds the id, unless its removal was requested meanwhile.
-    pub(crate) fn settle_started(self: &Arc<Self>, started: Cause) {
+    ///
+    /// False when the child was given up before: its start held its thread, beyond the kill.
+    pub(crate) fn settle_started(self: &Arc<Self>, started: Cause) -> bool {
+        if self.has_order(order::END) {
+            return false;
+        }
         self.note(|trail| trail.started = started, started);
-        self.core.counters.started();
+        self.core.counters.started(self.place);
         if self.place == Place::Registry {
             let bound = self.core.journal.emit(started, || {
                 let (process, child) = (self.id.clone(), self.name.clone());
@@ -213,17 +234,19 @@ impl Child {
             });
             self.note(|_| {}, bound);
         }
-        let bound = self.phase.compare_exchange(
-            phase::STARTING,
-            phase::RUNNING,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if bound.is_err() && self.give_up_id().is_some() {
+        let bound =
+            self.phase.compare_exchange(phase::STARTING, phase::RUNNING, Ordering::AcqRel, Ordering::Acquire);
+        if bound.is_err() {
             self.revoke();
+            if self.give_up_id().is_none() {
+                // Given up this very moment: whoever did it has counted it as never started.
+                self.core.counters.not_started(self.place);
+                return false;
+            }
         }
         self.core.population(self.place).settle();
         self.changed.notify_waiters();
+        true
     }
 
     /// Requests the removal of this child: its id is given up now, or as soon as it has started.
@@ -244,11 +267,10 @@ impl Child {
             .compare_exchange(phase::RUNNING, phase::UNBOUND, Ordering::AcqRel, Ordering::Acquire)
             .is_ok();
         if removed {
-            self.unbound(self.trail().last);
+            self.unbound_from(phase::RUNNING);
             self.revoke();
             self.changed.notify_waiters();
-            if self.kind == ProcessKind::Object {
-                // Nothing of an object runs in its actor; there is no end of its own to wait for.
+            if self.is_removed_object() {
                 self.send_stop();
             }
         }
@@ -296,32 +318,37 @@ impl Child {
     pub(crate) async fn finish(self: &Arc<Self>, exit: ExitReason) {
         self.revoke();
         if !self.gate.is_drained() {
-            let bound = self.core.limits.cleanup_bound;
-            if tokio::time::timeout(bound, self.gate.drained()).await.is_err() {
-                self.order(order::CUT);
-            }
+            // Boxed: few children have effects in flight at their end, all would carry the timer.
+            Box::pin(self.drain()).await;
         }
         self.end(exit);
     }
 
+    async fn drain(&self) {
+        let bound = self.core.limits.cleanup_bound;
+        if tokio::time::timeout(bound, self.gate.drained()).await.is_err() {
+            self.order(order::CUT);
+        }
+    }
+
     /// Ends it now. Only the first call counts.
     pub(crate) fn end(self: &Arc<Self>, exit: ExitReason) {
+        if self.orders.fetch_or(order::END | order::CUT, Ordering::AcqRel) & order::END != 0 {
+            return;
+        }
         self.revoke();
         let exit = match self.late_panic() {
             Some(panic) if !exit.is_abnormal() => ExitReason::Panicked(panic.0),
             _ => exit,
         };
-        // The only writer of this slot is the one that gets to end the child; readers look at `exit`.
-        if self.orders.fetch_or(order::END, Ordering::AcqRel) & order::END != 0 {
-            return;
-        }
-        self.order(order::CUT);
-        let never_started = matches!(self.phase.load(Ordering::Acquire), phase::STARTING | phase::REMOVAL_REQUESTED);
         self.announce_end(&exit);
+        // Told by the step that gives up the id, so that a start which settles at this moment is counted once.
+        let never_started = matches!(self.give_up_id(), Some(phase::STARTING | phase::REMOVAL_REQUESTED));
         self.core.counters.ended(self, &exit, never_started);
-        self.give_up_id();
         self.release_leases();
         let _ = self.exit.set(exit);
+        // Again: what was left with the child since then saw no end yet, and relies on this.
+        self.release_leases();
         self.changed.notify_waiters();
         self.core.ended(self, never_started);
     }
@@ -364,16 +391,36 @@ impl Child {
         .await;
     }
 
-    /// Completes when its actors are gone too. For one waiter: the handles are taken.
+    /// Completes when its actors are gone too; at once if it was abandoned. For one waiter: the handles are
+    /// taken.
     pub(crate) async fn gone(&self) {
-        self.ended().await;
-        loop {
-            let Some(handle) = self.tasks.lock().handles.pop() else {
-                return;
-            };
-            // An actor's task answers an error only when the runtime aborted it: gone as well.
-            let _ = handle.await;
+        if matches!(self.ended().await, ExitReason::Abandoned) {
+            return;
         }
+        let (wrapper, inner) = {
+            let mut tasks = self.tasks.lock();
+            (tasks.wrapper_task.take(), tasks.inner_task.take())
+        };
+        for task in [inner, wrapper].into_iter().flatten() {
+            // An actor's task answers an error only when the runtime aborted it: gone as well.
+            let _ = task.await;
+        }
+    }
+
+    /// Lets go of its actors if they are gone already. Answers whether they are.
+    pub(crate) fn let_go(&self) -> bool {
+        if self.exit.get().is_none() {
+            return false;
+        }
+        let mut tasks = self.tasks.lock();
+        let is_gone = |task: &Option<JoinHandle<()>>| task.as_ref().is_none_or(JoinHandle::is_finished);
+        let all_gone = is_gone(&tasks.wrapper_task) && is_gone(&tasks.inner_task);
+        if all_gone {
+            let gone = std::mem::take(&mut *tasks);
+            drop(tasks);
+            drop(gone);
+        }
+        all_gone
     }
 
     async fn wait_for<T>(&self, look: impl Fn(&Self) -> Option<T>) -> T {
@@ -402,6 +449,17 @@ impl Child {
         self.has_order(order::STOP)
     }
 
+    /// Tells it to stop, or kills it at once, if that is its patience. Answers the cause for the next.
+    pub(crate) fn tell(&self, reason: StopReason, cause: Cause) -> Cause {
+        match self.patience {
+            Patience::Kill => {
+                self.kill(KillReason::PatienceSpent);
+                cause
+            }
+            Patience::Time(_) | Patience::Unlimited => self.stop(reason, cause).or(cause),
+        }
+    }
+
     /// Tells it to stop: its token is cancelled and its actor gets a stop message. Idempotent.
     pub(crate) fn stop(&self, reason: StopReason, cause: Cause) -> Cause {
         if self.exit.get().is_some() || !self.order(order::STOP) {
@@ -415,8 +473,20 @@ impl Child {
         if let Some(extras) = self.extras.get() {
             extras.token.cancel();
         }
-        self.send_stop();
+        if self.kind != ProcessKind::Function {
+            // A function was told by the order itself, and its actor ends with it.
+            self.send_stop();
+        }
         stopped
+    }
+
+    /// The plugin's own actor stops in order. A kill never comes here.
+    pub(crate) fn note_stopped_in_order(&self) {
+        self.orders.fetch_or(order::STOPPED, Ordering::AcqRel);
+    }
+
+    pub(crate) fn stopped_in_order(&self) -> bool {
+        self.has_order(order::STOPPED)
     }
 
     /// Sends the stop message alone, to an actor that waits for one.
@@ -429,7 +499,8 @@ impl Child {
 
     /// Cuts it off at its next await.
     pub(crate) fn kill(&self, reason: KillReason) {
-        if self.exit.get().is_some() {
+        if self.exit.get().is_some() || self.kill_reason().is_some() {
+            // Killed already, and perhaps not gone yet; an actor that comes late gets the order again.
             return;
         }
         let order = match reason {

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::exit::PanicText;
+use crate::inside::{self, Inside};
 
 /// Runs user code that is not a future.
 pub(crate) fn call<R>(code: impl FnOnce() -> R) -> Result<R, PanicText> {
@@ -18,28 +19,32 @@ pub(crate) fn call<R>(code: impl FnOnce() -> R) -> Result<R, PanicText> {
     })
 }
 
-/// A user future whose panics, also those of its drop, are contained.
+/// A user future whose panics, also those of its drop, are contained, and which is known to run inside a
+/// generation while it is polled.
 ///
 /// A panic in a drop that nobody polls for any more goes to `late`.
 pub(crate) struct Contained<F, L: FnMut(PanicText)> {
-    future: Option<Pin<Box<F>>>,
+    future: Option<F>,
+    inside: Option<Inside>,
     late: L,
 }
 
-impl<F: Future, L: FnMut(PanicText)> Contained<F, L> {
-    pub(crate) fn new(future: F, late: L) -> Self {
-        Self { future: Some(Box::pin(future)), late }
+impl<F: Future + Unpin, L: FnMut(PanicText)> Contained<F, L> {
+    pub(crate) fn new(future: F, inside: Option<Inside>, late: L) -> Self {
+        Self { future: Some(future), inside, late }
     }
 }
 
-impl<F: Future, L: FnMut(PanicText) + Unpin> Future for Contained<F, L> {
+impl<F: Future + Unpin, L: FnMut(PanicText) + Unpin> Future for Contained<F, L> {
     type Output = Result<F::Output, PanicText>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let inside = self.inside;
         let Some(future) = &mut self.future else {
             return Poll::Pending;
         };
-        let polled = match call(|| future.as_mut().poll(context)) {
+        let poll = || Pin::new(future).poll(context);
+        let polled = match call(|| inside::enter(inside, poll)) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => Ok(output),
             Err(panic) => Err(panic),

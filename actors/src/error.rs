@@ -25,7 +25,9 @@ pub enum StartError {
         state: ProcessState,
     },
     /// The registry, its generation or its application closes or is closed.
-    #[error("process \"{id}\" was not started: the registry is closed; ask the application for its current generation")]
+    #[error(
+        "process \"{id}\" was not started: the registry is closed; ask the application for its current generation"
+    )]
     RegistryClosed {
         /// The id.
         id: ProcessId,

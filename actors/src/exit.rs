@@ -50,7 +50,9 @@ impl ExitReason {
     pub fn is_abnormal(&self) -> bool {
         match self {
             Self::Completed | Self::Removed | Self::Stopped => false,
-            Self::Failed(_) | Self::Panicked(_) | Self::Killed(_) | Self::NeverStarted | Self::Abandoned => true,
+            Self::Failed(_) | Self::Panicked(_) | Self::Killed(_) | Self::NeverStarted | Self::Abandoned => {
+                true
+            }
         }
     }
 }

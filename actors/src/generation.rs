@@ -5,10 +5,8 @@
 //! opens the next epoch.
 
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 
 use crate::application::Shared as ApplicationShared;
@@ -16,7 +14,7 @@ use crate::child::Child;
 use crate::contain;
 use crate::error::{CloseError, StartError};
 use crate::event::{ActorName, Cause, CloseReason, EventKind};
-use crate::exit::{PanicText, first_line};
+use crate::exit::first_line;
 use crate::id::Epoch;
 use crate::inside;
 use crate::operations::{Operations, OperationsActor};
@@ -33,7 +31,7 @@ mod supervisor;
 
 pub(crate) use close::CloseOrder;
 pub use report::{CloseReport, CommitCounts};
-pub(crate) use supervisor::ServiceCommand;
+pub(crate) use supervisor::{Key as ServiceKey, ServiceCommand};
 
 use self::core::{Core, KernelActor};
 use self::supervisor::Supervisor;
@@ -139,6 +137,8 @@ pub(crate) enum GenerationMessage {
     ServiceSettled(Arc<Child>, Result<(), StartError>),
     /// A service incarnation ended.
     ServiceEnded(Arc<Child>),
+    /// A service incarnation that its supervisor had stopped is gone.
+    ServiceStopped(Arc<Child>),
     /// Somebody wants something of the services.
     Service(ServiceCommand),
     /// A delay is over.
@@ -157,8 +157,7 @@ pub(crate) async fn open(
     cause: Cause,
 ) -> Result<Arc<Core>, SpawnErr> {
     let core = Core::new(epoch, spec.limits.clone(), Arc::clone(application));
-    let opened =
-        core.journal.announce(cause, || (ActorName::Application, EventKind::Opened { epoch }));
+    let opened = core.journal.announce(cause, || (ActorName::Application, EventKind::Opened { epoch }));
     core.events.set_opened(opened);
     let arguments = (Arc::clone(&core), spec);
     let (actor, handle) = Actor::spawn_linked(None, GenerationActor, arguments, supervisor).await?;
@@ -217,9 +216,8 @@ impl Actor for GenerationActor {
     ) -> Result<(), ActorProcessingErr> {
         state.core.chaos.pause().await;
         // A panic here would have ractor kill every child at once. Contained, they are stopped in order.
-        let handled = AssertUnwindSafe(state.services.handle(message)).catch_unwind().await;
-        if let Err(payload) = handled {
-            fail(&state.core, KernelActor::Generation, &PanicText::of(&*payload));
+        if let Err(panic) = contain::call(|| state.services.handle(message)) {
+            fail(&state.core, KernelActor::Generation, &panic);
         }
         Ok(())
     }
@@ -250,16 +248,18 @@ impl Actor for GenerationActor {
 }
 
 impl Supervisor {
-    async fn handle(&mut self, message: GenerationMessage) {
+    fn handle(&mut self, message: GenerationMessage) {
         match message {
-            GenerationMessage::ServiceSettled(child, result) => self.settled(&child, result).await,
-            GenerationMessage::ServiceEnded(child) => self.ended(&child).await,
-            GenerationMessage::Service(command) => self.obey(command).await,
-            GenerationMessage::Advance => self.advance().await,
+            GenerationMessage::ServiceSettled(child, result) => self.settled(&child, result),
+            GenerationMessage::ServiceEnded(child) => self.ended(&child),
+            GenerationMessage::ServiceStopped(child) => self.stopped_as_told(&child),
+            GenerationMessage::Service(command) => self.obey(command),
+            GenerationMessage::Advance => {}
             #[cfg(feature = "testkit")]
             #[allow(clippy::panic, reason = "what a test asked for")]
             GenerationMessage::Panic(text) => panic!("{text}"),
         }
+        self.advance();
     }
 }
 

@@ -171,12 +171,112 @@ identifier!(
     ExclusivityKey,
     "exclusivity key"
 );
-identifier!(
-    /// What kind of child this is (`fetch`, `compaction`, `scheduler`): the name that trees, events and
-    /// transcripts show, followed by the incarnation: `fetch#1`.
-    Role,
-    "role"
-);
+/// What kind of child this is (`fetch`, `compaction`, `scheduler`): the name that trees, events and
+/// transcripts show, followed by the incarnation: `fetch#1`.
+///
+/// Mostly a constant of the plugin, which is then not copied.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Role(RoleText);
+
+/// The text of a [`Role`], before it is checked.
+#[derive(Clone)]
+pub enum RoleText {
+    /// A constant.
+    Static(&'static str),
+    /// Made at run time.
+    Shared(Arc<str>),
+}
+
+impl RoleText {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Static(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+impl PartialEq for RoleText {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for RoleText {}
+
+impl PartialOrd for RoleText {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for RoleText {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl std::hash::Hash for RoleText {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl Serialize for RoleText {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl From<&'static str> for RoleText {
+    fn from(text: &'static str) -> Self {
+        Self::Static(text)
+    }
+}
+
+impl From<String> for RoleText {
+    fn from(text: String) -> Self {
+        Self::Shared(text.into())
+    }
+}
+
+impl From<Arc<str>> for RoleText {
+    fn from(text: Arc<str>) -> Self {
+        Self::Shared(text)
+    }
+}
+
+impl Role {
+    /// Parses the role.
+    ///
+    /// # Errors
+    /// [`InvalidId`] when the text is empty, over 512 bytes or has a control character.
+    pub fn new(text: impl Into<RoleText>) -> Result<Self, InvalidId> {
+        let text = text.into();
+        match check(text.as_str()) {
+            Ok(()) => Ok(Self(text)),
+            Err(problem) => Err(InvalidId { kind: "role", text: text.as_str().into(), problem }),
+        }
+    }
+
+    /// The role as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
 
 /// The exclusivity key that serialises the operations of one session: `session:<id>`.
 ///

@@ -27,6 +27,8 @@ struct Inner {
     /// Somebody subscribed once; stays set, so that a reader that comes and goes costs no lock.
     heard: AtomicBool,
     recording: AtomicBool,
+    /// Held while an event is numbered and handed on: whoever listens hears them in the order of their numbers.
+    turn: Mutex<()>,
     subscribers: broadcast::Sender<Arc<Event>>,
     recorder: RwLock<Option<Arc<Recorder>>>,
 }
@@ -91,6 +93,7 @@ impl Journal {
                 next: AtomicU64::new(1),
                 heard: AtomicBool::new(false),
                 recording: AtomicBool::new(false),
+                turn: Mutex::new(()),
                 subscribers: broadcast::Sender::new(capacity.clamp(1, 1 << 20)),
                 recorder: RwLock::new(None),
             }),
@@ -163,14 +166,20 @@ impl Journal {
         if traced {
             trace(&actor, &kind);
         }
-        let id = EventId(NonZeroU64::new(self.inner.next.fetch_add(1, Ordering::Relaxed))?);
-        if self.is_heard() {
-            let mut causes = causes();
-            causes.sort_unstable();
-            causes.dedup();
-            self.hand_on(Arc::new(Event { id, at_ms: self.now_ms(), actor, kind, causes }));
+        if !self.is_heard() {
+            return self.number();
         }
+        let mut causes = causes();
+        causes.sort_unstable();
+        causes.dedup();
+        let _turn = self.inner.turn.lock();
+        let id = self.number()?;
+        self.hand_on(Arc::new(Event { id, at_ms: self.now_ms(), actor, kind, causes }));
         Some(id)
+    }
+
+    fn number(&self) -> Cause {
+        NonZeroU64::new(self.inner.next.fetch_add(1, Ordering::Relaxed)).map(EventId)
     }
 
     fn hand_on(&self, event: Arc<Event>) {

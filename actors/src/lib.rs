@@ -46,15 +46,15 @@ mod tree;
 
 pub use application::{Application, ApplicationEnd, OpenError, ReplaceError};
 pub use error::{
-    CloseError, CloseFailure, CommitError, Refused, ReserveError, ResourceError, RuntimeStoreClosed, StartError,
-    StartFailure,
+    CloseError, CloseFailure, CommitError, Refused, ReserveError, ResourceError, RuntimeStoreClosed,
+    StartError, StartFailure,
 };
 pub use event::{ActorName, Cause, ChildName, CloseReason, Event, EventId, EventKind, StopReason, Verb};
 pub use exit::{BoxError, ExitReason, KillReason, PanicText, ProcessResult};
 pub use generation::{CloseReport, CommitCounts, Generation};
 pub use id::{
-    Epoch, ExclusivityKey, FencingToken, IdProblem, InvalidId, MAX_ID_BYTES, OperationId, OwnerId, ProcessId, Role,
-    SessionId, session_key,
+    Epoch, ExclusivityKey, FencingToken, IdProblem, InvalidId, MAX_ID_BYTES, OperationId, OwnerId, ProcessId,
+    Role, RoleText, SessionId, session_key,
 };
 pub use journal::{Heard, Journal, Recorder, Subscription};
 pub use operations::{
@@ -62,8 +62,8 @@ pub use operations::{
     OperationsNotice, SessionFilter,
 };
 pub use process::{
-    ManagedProcess, Permit, ProcessContext, ProcessHandle, ProcessIdentity, ProcessInfo, ProcessKind, ProcessSpec,
-    ProcessState, Progress,
+    ManagedProcess, Permit, ProcessContext, ProcessHandle, ProcessIdentity, ProcessInfo, ProcessKind,
+    ProcessSpec, ProcessState, Progress,
 };
 pub use registry::{KernelNotice, Registry, RegistryMessage};
 pub use runtime_store::{Resource, RuntimeStore};

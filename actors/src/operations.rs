@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use foldhash::fast::RandomState;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use serde::Serialize;
 
@@ -193,7 +194,7 @@ impl Active {
 
 /// The published part of the operations: what readers load.
 pub(crate) struct OperationsTable {
-    index: papaya::HashMap<OperationId, Arc<Active>>,
+    index: papaya::HashMap<OperationId, Arc<Active>, RandomState>,
     count: AtomicUsize,
     next: AtomicU64,
     limit: Option<usize>,
@@ -203,7 +204,7 @@ pub(crate) struct OperationsTable {
 impl OperationsTable {
     pub(crate) fn new(limit: Option<usize>) -> Self {
         Self {
-            index: papaya::HashMap::new(),
+            index: papaya::HashMap::default(),
             count: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             limit,
@@ -396,7 +397,7 @@ impl Operations {
         if sent.is_err() {
             return Err(ReserveError::Closed);
         }
-        answer.await.unwrap_or(Err(ReserveError::Closed))
+        self.core.answer(answer).await.unwrap_or(Err(ReserveError::Closed))
     }
 
     /// The registration of an active operation. Reads the index; never waits for the actor.
@@ -432,7 +433,7 @@ impl Operations {
         let actor = self.core.actors.operations.get();
         if actor.is_some_and(|actor| actor.cast(OperationsMessage::Close { reply: reply.into() }).is_ok()) {
             // An actor that is gone has cleared everything on its way out.
-            let _ = answer.await;
+            let _ = self.core.answer(answer).await;
         }
     }
 }
@@ -448,7 +449,7 @@ pub(crate) struct OperationsActor;
 
 pub(crate) struct State {
     core: Arc<Core>,
-    keys: HashMap<ExclusivityKey, Arc<Active>>,
+    keys: HashMap<ExclusivityKey, Arc<Active>, RandomState>,
 }
 
 impl Actor for OperationsActor {
@@ -461,7 +462,7 @@ impl Actor for OperationsActor {
         _: ActorRef<OperationsMessage>,
         core: Arc<Core>,
     ) -> Result<State, ActorProcessingErr> {
-        Ok(State { core, keys: HashMap::new() })
+        Ok(State { core, keys: HashMap::default() })
     }
 
     async fn handle(
@@ -509,7 +510,9 @@ impl State {
         if self.core.is_sealed() || table.closed.load(Ordering::Acquire) {
             return Err(ReserveError::Closed);
         }
-        if let Some(existing) = table.index.pin().get(&registration.operation).filter(|active| active.is_held()) {
+        if let Some(existing) =
+            table.index.pin().get(&registration.operation).filter(|active| active.is_held())
+        {
             return Err(ReserveError::DuplicateOperation(existing.registration.clone()));
         }
         let holder = keys.iter().find_map(|key| self.keys.get(key).filter(|active| active.is_held()));
@@ -531,8 +534,7 @@ impl State {
             (ActorName::Operations(core.epoch), EventKind::Reserved { operation, owner, session })
         });
         let seq = core.operations.next.fetch_add(1, Ordering::Relaxed);
-        let active =
-            Arc::new(Active { registration, keys, held: AtomicBool::new(true), seq, reserved });
+        let active = Arc::new(Active { registration, keys, held: AtomicBool::new(true), seq, reserved });
         for key in &active.keys {
             self.keys.insert(key.clone(), Arc::clone(&active));
         }

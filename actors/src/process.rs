@@ -12,14 +12,15 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::child::Child;
+use crate::contain;
 use crate::event::StopReason;
 use crate::exit::{ExitReason, ProcessResult};
 use crate::generation::core::Core;
-use crate::id::{Epoch, FencingToken, InvalidId, ProcessId, Role};
+use crate::id::{Epoch, FencingToken, InvalidId, ProcessId, Role, RoleText};
 use crate::operations::OperationLease;
 use crate::process::guarded::Guarded;
-pub use crate::rules::ProcessKind;
 use crate::rules::Patience;
+pub use crate::rules::ProcessKind;
 
 mod context;
 mod guarded;
@@ -92,12 +93,37 @@ pub struct Progress {
 /// .patience(Patience::Time(500));
 /// ```
 pub struct ProcessSpec {
-    role: Result<Role, InvalidId>,
-    pub(crate) body: Body,
+    /// Invalid roles are told when the process is started. Boxed, as all that few processes bring: a spec is
+    /// moved several times on its way.
+    role: Result<Role, Box<InvalidId>>,
+    kind: ProcessKind,
+    pub(crate) body: Unrun,
     pub(crate) patience: Option<Patience>,
     start_bound: Option<Duration>,
+    extras: Option<Box<Extras>>,
+}
+
+#[derive(Default)]
+struct Extras {
     leases: Vec<OperationLease>,
     fence: Option<FencingToken>,
+}
+
+/// Code that was not run yet. It may be dropped anywhere in the kernel: refused, or left in the mailbox of a
+/// registry that has failed; a panic of that drop is contained.
+pub(crate) struct Unrun(Option<Body>);
+
+impl Unrun {
+    pub(crate) fn take(mut self) -> Option<Body> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unrun {
+    fn drop(&mut self) {
+        let body = self.0.take();
+        drop(contain::call(move || drop(body)));
+    }
 }
 
 pub(crate) enum Body {
@@ -111,7 +137,7 @@ impl ProcessSpec {
     /// [`ProcessContext::cancelled`], and cut off at an await when it does not end within its patience.
     ///
     /// `role` names the kind of process in trees, events and transcripts.
-    pub fn function<F, Fut>(role: impl Into<Arc<str>>, body: F) -> Self
+    pub fn function<F, Fut>(role: impl Into<RoleText>, body: F) -> Self
     where
         F: FnOnce(ProcessContext) -> Fut + Send + 'static,
         Fut: Future<Output = ProcessResult> + Send + 'static,
@@ -120,7 +146,7 @@ impl ProcessSpec {
     }
 
     /// A process that is an object; `Registry::get` finds the very same object.
-    pub fn object<P: ManagedProcess>(role: impl Into<Arc<str>>, object: Arc<P>) -> Self {
+    pub fn object<P: ManagedProcess>(role: impl Into<RoleText>, object: Arc<P>) -> Self {
         Self::new(role, Body::Object(object))
     }
 
@@ -128,7 +154,7 @@ impl ProcessSpec {
     /// finds its `ActorRef`. `arguments` is called in the process, just before the actor is spawned.
     ///
     /// It is told to stop by ractor's `stop`. Its `pre_start` runs under the start bound and delays nobody.
-    pub fn actor<A, F>(role: impl Into<Arc<str>>, actor: A, arguments: F) -> Self
+    pub fn actor<A, F>(role: impl Into<RoleText>, actor: A, arguments: F) -> Self
     where
         A: Actor,
         F: FnOnce(ProcessContext) -> A::Arguments + Send + 'static,
@@ -136,14 +162,19 @@ impl ProcessSpec {
         Self::new(role, Body::Actor(Box::new(ActorBody { actor, arguments })))
     }
 
-    fn new(role: impl Into<Arc<str>>, body: Body) -> Self {
+    fn new(role: impl Into<RoleText>, body: Body) -> Self {
+        let kind = match body {
+            Body::Function(_) => ProcessKind::Function,
+            Body::Object(_) => ProcessKind::Object,
+            Body::Actor(_) => ProcessKind::Actor,
+        };
         Self {
-            role: Role::new(role),
-            body,
+            role: Role::new(role).map_err(Box::new),
+            kind,
+            body: Unrun(Some(body)),
             patience: None,
             start_bound: None,
-            leases: Vec::new(),
-            fence: None,
+            extras: None,
         }
     }
 
@@ -165,27 +196,23 @@ impl ProcessSpec {
     /// at once if the process is not started (contract, C1 to C4).
     #[must_use]
     pub fn holding(mut self, lease: OperationLease) -> Self {
-        self.leases.push(lease);
+        self.extras.get_or_insert_default().leases.push(lease);
         self
     }
 
     /// The fencing token under which the process runs; its permits show it to their effects.
     #[must_use]
     pub fn fence(mut self, fence: FencingToken) -> Self {
-        self.fence = Some(fence);
+        self.extras.get_or_insert_default().fence = Some(fence);
         self
     }
 
     pub(crate) fn role(&self) -> Result<Role, InvalidId> {
-        self.role.clone()
+        self.role.clone().map_err(|invalid| *invalid)
     }
 
     pub(crate) fn kind(&self) -> ProcessKind {
-        match self.body {
-            Body::Function(_) => ProcessKind::Function,
-            Body::Object(_) => ProcessKind::Object,
-            Body::Actor(_) => ProcessKind::Actor,
-        }
+        self.kind
     }
 
     /// The longest its start may take, in a generation with these limits.
@@ -195,19 +222,32 @@ impl ProcessSpec {
 
     /// Gives the child what it keeps of this spec.
     pub(crate) fn equip(&mut self, child: &Child) {
-        if let Body::Object(object) = &self.body {
+        if let Some(Body::Object(object)) = &self.body.0 {
             child.set_object(Arc::clone(object).into_any());
         }
-        if let Some(fence) = self.fence {
+        let Some(extras) = self.extras.take() else {
+            return;
+        };
+        if let Some(fence) = extras.fence {
             child.set_fence(fence);
         }
-        self.leases.drain(..).for_each(|lease| child.hold(lease));
+        extras.leases.into_iter().for_each(|lease| child.hold(lease));
+    }
+
+    /// Drops what is not started: its leases first, then what it brought along, which may panic.
+    pub(crate) fn discard(self) {
+        let Self { extras, body, .. } = self;
+        drop(extras);
+        drop(body);
     }
 }
 
 impl fmt::Debug for ProcessSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProcessSpec").field("role", &self.role).field("kind", &self.kind()).finish_non_exhaustive()
+        f.debug_struct("ProcessSpec")
+            .field("role", &self.role)
+            .field("kind", &self.kind())
+            .finish_non_exhaustive()
     }
 }
 
@@ -256,9 +296,9 @@ where
     F: FnOnce(ProcessContext) -> A::Arguments + Send,
 {
     fn spawn(self: Box<Self>, context: ProcessContext, wrapper: ActorCell) -> Result<SpawnedActor, SpawnErr> {
-        let generation = context.generation();
+        let child = Arc::clone(context.child());
         let arguments = (self.arguments)(context);
-        let guarded = Guarded { actor: self.actor, generation };
+        let guarded = Guarded { actor: self.actor, child };
         // "Instant": its mailbox is there before its `pre_start` has run, so it is found while it starts.
         let (actor, started) = ActorRuntime::spawn_linked_instant(None, guarded, arguments, wrapper)?;
         let cell = actor.get_cell();
@@ -292,9 +332,9 @@ impl ProcessIdentity {
     pub(crate) fn is(&self, child: &Arc<Child>) -> bool {
         match &self.0 {
             Identity::Child(own) => Arc::ptr_eq(own, child),
-            Identity::Object(own) => child
-                .object()
-                .is_some_and(|object| std::ptr::addr_eq(Arc::as_ptr(object), Arc::as_ptr(own))),
+            Identity::Object(own) => {
+                child.object().is_some_and(|object| std::ptr::addr_eq(Arc::as_ptr(object), Arc::as_ptr(own)))
+            }
         }
     }
 }

@@ -169,7 +169,7 @@ impl Registry {
     async fn call<T>(&self, message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage) -> Option<T> {
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.core.actors.registry.get()?.cast(message(reply.into())).ok()?;
-        answer.await.ok()
+        self.core.answer(answer).await
     }
 
     /// The process object registered under `id`, starting or running: the same concrete object that was
@@ -178,9 +178,7 @@ impl Registry {
     /// Reads the index; never waits for the actor.
     #[must_use]
     pub fn get<P: ManagedProcess>(&self, id: &str) -> Option<Arc<P>> {
-        let index = self.core.index.pin();
-        let child = index.get(id).filter(|child| child.is_bound())?;
-        object_of(child)
+        object_of(&*self.core.find(id)?)
     }
 
     /// The actor registered under `id`; none if the id is free, or the process is no actor with this message
@@ -219,7 +217,7 @@ impl Registry {
     /// The registered processes in start order.
     #[must_use]
     pub fn list(&self) -> Vec<ProcessInfo> {
-        let mut children: Vec<_> = self.core.index.pin().values().cloned().collect();
+        let mut children = self.core.indexed();
         children.sort_unstable_by_key(|child| child.name.seq);
         let line = |child: Arc<Child>| {
             child.state().map(|state| ProcessInfo {
@@ -264,7 +262,11 @@ impl Registry {
         }
         match answer.await {
             Some(report) => Ok(report),
-            None => self.core.closing.outcome().await,
+            // The actor is gone. Who closed the registry alone goes on getting the report of that close.
+            None => match self.core.registry_report.get() {
+                Some(report) => Ok(Arc::clone(report)),
+                None => self.core.closing.outcome().await,
+            },
         }
     }
 }
@@ -301,7 +303,7 @@ impl Actor for RegistryActor {
         let registry = || Registry::new(Arc::clone(core));
         // An answer that nobody waits for any more is no fault of ours.
         match message {
-            RegistryMessage::Start { id, process, reply } => start(core, id, process, reply).await,
+            RegistryMessage::Start { id, process, reply } => start(core, id, process, reply),
             RegistryMessage::Get { id, reply } => drop(reply.send(registry().lookup(id.as_str()))),
             RegistryMessage::Remove { id, identity, reply } => {
                 drop(reply.send(registry().remove(id.as_str(), &identity)));
@@ -319,7 +321,7 @@ impl Actor for RegistryActor {
     }
 }
 
-async fn start(
+fn start(
     core: &Arc<Core>,
     id: ProcessId,
     mut process: ProcessSpec,
@@ -328,6 +330,8 @@ async fn start(
     match admit(core, id, &mut process) {
         Err(error) => {
             refused(core, &error);
+            // Before the answer: whoever hears of it can reserve again at once (contract, C2).
+            process.discard();
             drop(reply.send(Err(error)));
         }
         Ok(child) => {
@@ -341,7 +345,7 @@ async fn start(
                 let child = ActorName::Child(name);
                 (ActorName::Generation(core.epoch), EventKind::Started { child })
             });
-            launch(core, child, process, Starter::Caller(reply), started).await;
+            launch(core, &child, process, Starter::Caller(reply), started);
         }
     }
 }
@@ -351,15 +355,21 @@ fn admit(core: &Arc<Core>, id: ProcessId, process: &mut ProcessSpec) -> Result<A
     if core.is_sealed() {
         return Err(StartError::RegistryClosed { id });
     }
-    if let Some(state) = core.find(id.as_str()).and_then(|existing| existing.state()) {
-        return Err(StartError::AlreadyExists { id, state });
-    }
-    if let Some(limit) = core.limits.max_processes
-        && core.names.load(std::sync::atomic::Ordering::Acquire) >= limit
-    {
-        return Err(StartError::TooManyProcesses { id, limit });
+    if let Some(refusal) = in_the_way(core, &id) {
+        // Closed comes first: what is in the way will not make room for anybody again.
+        let is_open = core.population(Place::Registry).admissions.enter().is_ok();
+        return Err(if is_open { refusal } else { StartError::RegistryClosed { id } });
     }
     core.admit(id.clone(), Place::Registry, process, role).map_err(|_| StartError::RegistryClosed { id })
+}
+
+fn in_the_way(core: &Core, id: &ProcessId) -> Option<StartError> {
+    if let Some(state) = core.find(id.as_str()).and_then(|existing| existing.state()) {
+        return Some(StartError::AlreadyExists { id: id.clone(), state });
+    }
+    let limit = core.limits.max_processes?;
+    let is_full = core.names.load(std::sync::atomic::Ordering::Acquire) >= limit;
+    is_full.then(|| StartError::TooManyProcesses { id: id.clone(), limit })
 }
 
 fn refused(core: &Core, error: &StartError) {
@@ -388,7 +398,7 @@ fn watch(core: &Arc<Core>, id: &ProcessId, reply: RpcReplyPort<Option<ExitReason
 /// Authority of the processes ends here; the rest happens beside the actor.
 fn close(core: &Arc<Core>, reply: RpcReplyPort<Arc<CloseReport>>) {
     core.population(Place::Registry).admissions.close();
-    core.children(Place::Registry).iter().for_each(|child| child.revoke());
+    core.gather_processes();
     let core = Arc::clone(core);
     tasks::spawn(async move {
         let report = core.registry_report.get_or_init(|| close_processes(&core)).await;
@@ -403,5 +413,5 @@ async fn close_processes(core: &Arc<Core>) -> Arc<CloseReport> {
     core.processes_ended.get_or_init(|| close::end_processes(core, stop)).await;
     let in_flight = core.undrained();
     let what = (core.epoch, CloseReason::Requested, begun.elapsed());
-    Arc::new(core.counters.report(what, &in_flight, Vec::new()))
+    Arc::new(core.counters.report(&[Place::Registry], what, &in_flight, Vec::new()))
 }

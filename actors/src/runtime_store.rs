@@ -109,13 +109,17 @@ impl Store {
     }
 }
 
-async fn close_resource(core: &Core, resource: Arc<dyn ErasedResource>, stop: Stop) -> Result<(), CloseFailure> {
+async fn close_resource(
+    core: &Core,
+    resource: Arc<dyn ErasedResource>,
+    stop: Stop,
+) -> Result<(), CloseFailure> {
     let now = Instant::now();
     let ends = patience_ends(core.limits.patience, now).unwrap_or(stop.deadline).min(stop.deadline);
     let bound = ends.saturating_duration_since(now).max(core.limits.cleanup_bound);
     let closing = async {
         match contain::call(|| resource.close()) {
-            Ok(future) => Contained::new(future, |_: PanicText| {}).await,
+            Ok(future) => Contained::new(future, None, |_: PanicText| {}).await,
             Err(panic) => Err(panic),
         }
     };
@@ -169,10 +173,14 @@ impl RuntimeStore {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Arc<R>, crate::exit::BoxError>>,
     {
+        // Asked again: who waited for another's make may get here after the close.
+        if self.core.is_sealed() {
+            return Err(RuntimeStoreClosed.into());
+        }
         let limit = self.core.limits.start_bound;
         let failed = |source| ResourceError::Failed { name: Arc::clone(name), source };
         let future = contain::call(make).map_err(|panic| failed(panic.into()))?;
-        let value = match timeout(limit, Contained::new(future, |_: PanicText| {})).await {
+        let value = match timeout(limit, Contained::new(Box::pin(future), None, |_: PanicText| {})).await {
             Ok(Ok(Ok(value))) => value,
             Ok(Ok(Err(source))) => return Err(failed(source)),
             Ok(Err(panic)) => return Err(failed(panic.into())),

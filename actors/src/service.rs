@@ -166,6 +166,12 @@ pub enum ServiceError {
         /// Why.
         source: StartError,
     },
+    /// It was terminated before its start had settled.
+    #[error("service \"{name}\" was terminated before it had started")]
+    Terminated {
+        /// The name.
+        name: Arc<str>,
+    },
     /// The generation closes or is closed.
     #[error("services are closed; ask the application for its current generation")]
     Closed,
@@ -215,16 +221,23 @@ impl Services {
         self.command(|reply| ServiceCommand::Delete(name.into(), reply)).await
     }
 
-    /// The services in start order. Reads what is published; never waits for the actor.
+    /// The services in start order; none once the generation is closed. Reads what is published; never waits
+    /// for the actor.
     #[must_use]
     pub fn list(&self) -> Vec<ServiceInfo> {
-        self.core.service_list.read().clone()
+        if self.core.closing.report().is_some() {
+            return Vec::new();
+        }
+        self.core.service_list.read().values().cloned().collect()
     }
 
     /// One of them.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<ServiceInfo> {
-        self.core.service_list.read().iter().find(|service| &*service.name == name).cloned()
+        if self.core.closing.report().is_some() {
+            return None;
+        }
+        self.core.service_list.read().values().find(|service| &*service.name == name).cloned()
     }
 
     async fn command<T>(
@@ -238,7 +251,7 @@ impl Services {
         if generation.cast(GenerationMessage::Service(command(reply))).is_err() {
             return Err(ServiceError::Closed);
         }
-        answer.await.unwrap_or(Err(ServiceError::Closed))
+        self.core.answer(answer).await.unwrap_or(Err(ServiceError::Closed))
     }
 }
 

@@ -15,14 +15,24 @@ pub(crate) use model::Notify;
 
 #[cfg(tenure_loom)]
 mod model {
-    use loom::sync::{Condvar, Mutex};
+    use std::future::Future;
+    use std::mem;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use loom::sync::Mutex;
 
     /// tokio's `Notify` reduced to the promise the gate relies on: a `Notified` made before
     /// `notify_waiters` is called is woken by that call, whether or not it waits yet.
     #[derive(Debug, Default)]
     pub(crate) struct Notify {
-        calls: Mutex<u64>,
-        changed: Condvar,
+        state: Mutex<State>,
+    }
+
+    #[derive(Debug, Default)]
+    struct State {
+        calls: u64,
+        waiting: Vec<Waker>,
     }
 
     pub(crate) struct Notified<'a> {
@@ -32,21 +42,32 @@ mod model {
 
     impl Notify {
         pub(crate) fn notified(&self) -> Notified<'_> {
-            Notified { notify: self, seen: *self.calls.lock().unwrap() }
+            Notified { notify: self, seen: self.state.lock().unwrap().calls }
         }
 
         pub(crate) fn notify_waiters(&self) {
-            *self.calls.lock().unwrap() += 1;
-            self.changed.notify_all();
+            let woken = {
+                let mut state = self.state.lock().unwrap();
+                state.calls += 1;
+                mem::take(&mut state.waiting)
+            };
+            woken.into_iter().for_each(Waker::wake);
         }
     }
 
-    impl Notified<'_> {
-        pub(crate) fn wait(self) {
-            let mut calls = self.notify.calls.lock().unwrap();
-            while *calls == self.seen {
-                calls = self.notify.changed.wait(calls).unwrap();
+    impl Future for Notified<'_> {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+            let mut state = self.notify.state.lock().unwrap();
+            if state.calls != self.seen {
+                return Poll::Ready(());
             }
+            // A waiter may be polled without having been woken; registered twice, it would be woken twice.
+            if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                state.waiting.push(context.waker().clone());
+            }
+            Poll::Pending
         }
     }
 }

@@ -56,7 +56,8 @@ impl Tree {
             return Self::default();
         }
         let children = core.all_children();
-        let children = children.iter().filter(|child| child.exit().is_none()).map(|child| node(child)).collect();
+        let children =
+            children.iter().filter(|child| child.exit().is_none()).map(|child| node(child)).collect();
         let node = GenerationNode {
             epoch: core.epoch,
             open: !core.is_sealed(),
@@ -84,7 +85,9 @@ impl Tree {
                 }
             }
             EventKind::Ended { .. } => self.ended(&event.actor),
-            EventKind::Closed { .. } => self.generations.retain(|node| Some(node.epoch) != event.actor.epoch()),
+            EventKind::Closed { .. } => {
+                self.generations.retain(|node| Some(node.epoch) != event.actor.epoch())
+            }
             _ => {}
         }
     }
@@ -94,6 +97,9 @@ impl Tree {
     }
 
     fn opened(&mut self, epoch: Epoch) {
+        if self.generation(epoch).is_some() {
+            return;
+        }
         self.generations.push(GenerationNode {
             epoch,
             open: true,
@@ -105,7 +111,9 @@ impl Tree {
     }
 
     fn admitted(&mut self, process: &ProcessId, child: &ChildName) {
-        if let Some(generation) = self.generation(child.epoch) {
+        if let Some(generation) = self.generation(child.epoch)
+            && !generation.has(child)
+        {
             let (name, process) = (child.clone(), Some(process.clone()));
             generation.insert(ChildNode { name, process, bound: true, patience: None });
         }
@@ -118,7 +126,7 @@ impl Tree {
         match child {
             ActorName::Registry(_) => generation.registry = true,
             ActorName::Operations(_) => generation.operations = true,
-            ActorName::Child(name) if generation.position(name).is_err() => {
+            ActorName::Child(name) if !generation.has(name) => {
                 let name = name.clone();
                 generation.insert(ChildNode { name, process: None, bound: false, patience: None });
             }
@@ -169,6 +177,11 @@ impl GenerationNode {
         self.children.binary_search_by_key(&child.seq, |node| node.name.seq)
     }
 
+    /// A snapshot taken in the middle of an admission has the child before its event is heard.
+    fn has(&self, child: &ChildName) -> bool {
+        self.position(child).is_ok()
+    }
+
     fn processes(&self) -> usize {
         self.children.iter().filter(|node| node.bound).count()
     }
@@ -186,7 +199,12 @@ impl GenerationNode {
         lines
     }
 
-    fn draw(&self, f: &mut impl fmt::Write, indent: &str, fold: impl Fn(Vec<Row>) -> Vec<Row>) -> fmt::Result {
+    fn draw(
+        &self,
+        f: &mut impl fmt::Write,
+        indent: &str,
+        fold: impl Fn(Vec<Row>) -> Vec<Row>,
+    ) -> fmt::Result {
         let rows = fold(self.lines());
         let width = |column: fn(&Row) -> &String| rows.iter().map(|row| column(row).chars().count()).max();
         let names = width(|row| &row[0]).unwrap_or(0);

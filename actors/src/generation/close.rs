@@ -11,6 +11,7 @@
 //! The protocol runs in a task beside the actors it closes, on state that outlives them: it ends in the same
 //! way when the registry, the operations or the supervisor itself has failed.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::child::{Child, Place};
 use crate::event::{ActorName, Cause, CloseReason, EventId, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason};
+use crate::generation::ServiceKey;
 use crate::generation::core::{Core, KernelActor, patience_ends};
 use crate::generation::report::CloseReport;
 use crate::rules::Patience;
@@ -57,6 +59,9 @@ pub(crate) fn begin(core: &Arc<Core>, order: CloseOrder) {
         let guard = core.closing.guard();
         let report = run(&core, order.reason, begun, sealed).await;
         guard.publish(report);
+        // The answer does not wait for memory to be given back.
+        tokio::task::yield_now().await;
+        core.clear();
     });
 }
 
@@ -68,18 +73,18 @@ async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Caus
     end_services(core, stop).await;
     let resources_failed = core.store.close(core, stop).await;
     let in_flight = await_effects(core, deadline).await;
-    let ended = last_events(&core.all_children(), sealed);
+    let ended = last_events(core, sealed);
     let operations_gone = end_kernel_actor(core, KernelActor::Operations, stop.reason, ended).await;
     let operations_gone = operations_gone.into_iter().collect();
     let registry_gone = end_kernel_actor(core, KernelActor::Registry, stop.reason, operations_gone).await;
-    core.clear();
     let took = begun.elapsed();
     core.journal.announce(registry_gone.or(sealed), || {
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         (ActorName::Generation(core.epoch), EventKind::Closed { reason: reason.clone(), took_ms })
     });
     core.stop_kernel_actor(KernelActor::Generation).await;
-    core.counters.report((core.epoch, reason, took), &in_flight, resources_failed)
+    let everything = [Place::Registry, Place::Services];
+    core.counters.report(&everything, (core.epoch, reason, took), &in_flight, resources_failed)
 }
 
 /// How children are told to stop.
@@ -95,9 +100,8 @@ pub(crate) async fn end_processes(core: &Arc<Core>, stop: Stop) {
     let processes = core.population(Place::Registry);
     processes.admissions.close();
     processes.admissions.drained().await;
-    let children = core.children(Place::Registry);
     // Also those that were being admitted while the generation was sealed.
-    children.iter().for_each(|child| child.revoke());
+    let children = core.gather_processes();
     // A start that does not settle by the deadline is killed below, like anything else.
     let _ = timeout_at(stop.deadline, processes.settled()).await;
     end_children(core, &children, stop, || processes.extinct()).await;
@@ -106,15 +110,27 @@ pub(crate) async fn end_processes(core: &Arc<Core>, stop: Stop) {
 /// Step 5: one by one, so that a service outlives those that were started after it.
 async fn end_services(core: &Arc<Core>, stop: Stop) {
     core.population(Place::Services).admissions.drained().await;
-    let services = core.children(Place::Services);
+    let services = services_in_order(core);
     let _ = timeout_at(stop.deadline, core.population(Place::Services).settled()).await;
-    let mut cause = last_events(&core.children(Place::Registry), stop.cause).last().copied();
+    let mut cause = last_events(core, stop.cause).last().copied();
     for service in services.iter().rev() {
         service.revoke();
         let alone = std::slice::from_ref(service);
         end_children(core, alone, Stop { cause, ..stop }, || async { drop(service.ended().await) }).await;
         cause = service.trail().last.or(cause);
     }
+}
+
+/// The incarnations of the services, in the order of the services: one that was started again still comes
+/// before those that were first started after it (peer case OS-85).
+fn services_in_order(core: &Core) -> Vec<Arc<Child>> {
+    let published = core.service_list.read();
+    let order: HashMap<&str, ServiceKey> =
+        published.iter().map(|(key, service)| (&*service.name, *key)).collect();
+    let mut services = core.services();
+    // One that is not published yet is being added: it is the last.
+    services.sort_by_key(|child| order.get(child.id.as_str()).copied().unwrap_or(ServiceKey::MAX));
+    services
 }
 
 /// Tells children to stop, in reverse order, and sees to it that they end. `all_ended` says when.
@@ -125,53 +141,84 @@ pub(crate) async fn end_children<F: Future<Output = ()>>(
     all_ended: impl Fn() -> F,
 ) {
     let told = Instant::now();
-    tell(core, children, stop).await;
-    for wave in waves(children, told, stop.deadline) {
-        if timeout_at(wave.at, all_ended()).await.is_ok() {
-            break;
-        }
-        wave.children.iter().rev().for_each(|child| child.kill(wave.reason));
+    let Told { shortest, not_gone } = tell(core, children, stop).await;
+    let first = patience_ends(shortest, told).map_or(stop.deadline, |at| at.min(stop.deadline));
+    if timeout_at(first, all_ended()).await.is_err() {
+        kill_in_waves(core, children, (told, stop.deadline), all_ended).await;
     }
-    let bound = core.limits.cleanup_bound;
-    if timeout(bound, all_ended()).await.is_err() {
-        abandon(core, children);
-    }
-    // What is abandoned cannot be waited for; everything else has ended and is about to be gone.
-    let rest = children.iter().filter(|child| !matches!(child.exit(), Some(ExitReason::Abandoned)));
-    let _ = timeout(bound, async {
-        for child in rest {
+    let _ = timeout(core.limits.cleanup_bound, async {
+        for child in not_gone {
             child.gone().await;
         }
     })
     .await;
 }
 
-/// Has one child stopped beside the caller: told, waited for within its patience, killed.
-pub(crate) fn close_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
-    let child = Arc::clone(child);
-    tasks::spawn(async move {
-        let core = Arc::clone(&child.core);
-        let deadline = Instant::now() + core.limits.close_deadline;
-        let _ = timeout_at(deadline, child.settled()).await;
-        let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
-        let alone = std::slice::from_ref(&child);
-        end_children(&core, alone, stop, || async { drop(child.ended().await) }).await;
-    });
+/// Kills every child at its own patience, and abandons what is not gone even then.
+async fn kill_in_waves<F: Future<Output = ()>>(
+    core: &Arc<Core>,
+    children: &[Arc<Child>],
+    (told, deadline): (Instant, Instant),
+    all_ended: impl Fn() -> F,
+) {
+    for wave in waves(children, told, deadline) {
+        if timeout_at(wave.at, all_ended()).await.is_ok() {
+            return;
+        }
+        wave.children.iter().rev().for_each(|child| child.kill(wave.reason));
+    }
+    if timeout(core.limits.cleanup_bound, all_ended()).await.is_err() {
+        abandon(core, children);
+    }
 }
 
-async fn tell(core: &Arc<Core>, children: &[Arc<Child>], stop: Stop) {
+/// Has one child stopped beside the caller.
+pub(crate) fn close_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
+    let child = Arc::clone(child);
+    tasks::spawn(async move { stop_one(&child, reason, cause).await });
+}
+
+/// Has one child stopped: told once its start has settled, waited for within its patience, killed.
+pub(crate) async fn stop_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
+    let core = &child.core;
+    let deadline = Instant::now() + core.limits.close_deadline;
+    let _ = timeout_at(deadline, child.settled()).await;
+    let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
+    let alone = std::slice::from_ref(child);
+    end_children(core, alone, stop, || async { drop(child.ended().await) }).await;
+}
+
+/// Children that were told to stop.
+struct Told<'a> {
+    shortest: Patience,
+    /// Those that were not gone by the time the others had been told.
+    not_gone: Vec<&'a Arc<Child>>,
+}
+
+async fn tell<'a>(core: &Arc<Core>, children: &'a [Arc<Child>], stop: Stop) -> Told<'a> {
     let mut cause = stop.cause;
+    let mut told = Told { shortest: Patience::Unlimited, not_gone: Vec::new() };
+    let mut last: &[Arc<Child>] = &[];
     for batch in children.rchunks(BATCH) {
         for child in batch.iter().rev() {
-            match child.patience {
-                Patience::Kill => child.kill(KillReason::PatienceSpent),
-                Patience::Time(_) | Patience::Unlimited => {
-                    cause = child.stop(stop.reason, cause).or(cause);
-                }
-            }
+            cause = child.tell(stop.reason, cause);
+            told.shortest = shorter(told.shortest, child.patience);
         }
         core.chaos.pause().await;
-        tokio::task::yield_now().await;
+        tasks::give_way().await;
+        // Looked at now, while they are warm in the cache; most have ended meanwhile.
+        told.not_gone.extend(last.iter().filter(|child| !child.let_go()));
+        last = batch;
+    }
+    told.not_gone.extend(last);
+    told
+}
+
+fn shorter(one: Patience, other: Patience) -> Patience {
+    match (one, other) {
+        (Patience::Unlimited, patience) | (patience, Patience::Unlimited) => patience,
+        (Patience::Kill, _) | (_, Patience::Kill) => Patience::Kill,
+        (Patience::Time(one), Patience::Time(other)) => Patience::Time(one.min(other)),
     }
 }
 
@@ -222,10 +269,17 @@ async fn await_effects(core: &Arc<Core>, deadline: Instant) -> Vec<Arc<Child>> {
     core.undrained()
 }
 
-/// What follows from the end of these children: their last events, or the seal if there are none.
-fn last_events(children: &[Arc<Child>], sealed: Cause) -> Vec<EventId> {
-    let last: Vec<_> = children.iter().filter_map(|child| child.trail().last).collect();
-    if last.is_empty() { sealed.into_iter().collect() } else { last }
+/// The last events of all children that were there when the generation was sealed, or the seal if there were
+/// none. One that had ended before may or may not be forgotten by now, and caused nothing of this.
+fn last_events(core: &Core, sealed: Cause) -> Vec<EventId> {
+    // Children are many; without a seal event there are no others.
+    let Some(sealed) = sealed else {
+        return Vec::new();
+    };
+    let children = core.all_children();
+    let last = children.iter().filter_map(|child| child.trail().last);
+    let last: Vec<_> = last.filter(|last| *last > sealed).collect();
+    if last.is_empty() { vec![sealed] } else { last }
 }
 
 async fn end_kernel_actor(

@@ -4,27 +4,27 @@
 //! closer take away. Readers take no lock but the ledger's, and that only to draw a tree.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 use ractor::{ActorCell, ActorRef, ActorStatus};
-use tokio::sync::{Notify, OnceCell, watch};
+use tokio::sync::{Notify, OnceCell, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::application::Shared as ApplicationShared;
-use crate::child::{Child, Place};
 use crate::chaos::Chaos;
+use crate::child::{Child, Place};
 use crate::error::CloseError;
 use crate::event::{ActorName, Cause, ChildName, EventKind};
 use crate::exit::{ExitReason, KillReason};
 use crate::gate::{Gate, Turned};
 use crate::generation::report::{CloseReport, Counters};
-use crate::generation::{CloseOrder, GenerationMessage};
+use crate::generation::{CloseOrder, GenerationMessage, ServiceKey};
 use crate::id::{Epoch, ProcessId, Role, Seq};
 use crate::journal::Journal;
 use crate::operations::{OperationsMessage, OperationsTable};
@@ -44,10 +44,14 @@ pub(crate) struct Core {
     pub(crate) chaos: Chaos,
     /// Set once, when authority ends. It only refuses earlier than the gates would.
     sealed: AtomicBool,
-    pub(crate) index: papaya::HashMap<ProcessId, Arc<Child>>,
+    /// Weak: what is taken out of it may linger until the map reclaims it, and must not keep an ended child,
+    /// its object and, through them, this very generation. The ledger holds every child that is in it.
+    index: papaya::HashMap<ProcessId, Weak<Child>, RandomState>,
     /// How many ids are taken.
     pub(crate) names: AtomicUsize,
     ledger: Mutex<Ledger>,
+    /// The processes that are being closed, in start order.
+    closing_processes: Mutex<Arc<Vec<Arc<Child>>>>,
     /// Ended children with effects still in flight; each is counted when it is drained.
     undrained: Mutex<Vec<Arc<Child>>>,
     processes: Population,
@@ -59,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) events: Events,
     pub(crate) closing: Closing,
     /// The services as readers see them.
-    pub(crate) service_list: RwLock<Vec<ServiceInfo>>,
+    pub(crate) service_list: RwLock<BTreeMap<ServiceKey, ServiceInfo>>,
     /// The services given at open have started.
     pub(crate) ready: watch::Sender<bool>,
     /// Steps 2 to 4 of the close, which the close of the registry alone takes too.
@@ -190,8 +194,9 @@ pub(crate) struct Events {
 /// The children in start order, and the next incarnation of every role.
 #[derive(Default)]
 struct Ledger {
-    children: BTreeMap<Seq, Arc<Child>>,
-    incarnations: HashMap<Role, u32>,
+    processes: BTreeMap<Seq, Arc<Child>>,
+    services: BTreeMap<Seq, Arc<Child>>,
+    incarnations: HashMap<Role, u32, RandomState>,
     next: u64,
 }
 
@@ -289,9 +294,10 @@ impl Core {
             chaos: application.chaos.clone(),
             application,
             sealed: AtomicBool::new(false),
-            index: papaya::HashMap::new(),
+            index: papaya::HashMap::default(),
             names: AtomicUsize::new(0),
             ledger: Mutex::default(),
+            closing_processes: Mutex::default(),
             undrained: Mutex::default(),
             processes: Population::new(),
             services: Population::new(),
@@ -334,19 +340,25 @@ impl Core {
             return self.events.sealed();
         }
         self.application.leave(self.epoch);
-        self.revoke_all();
-        let sealed = self.journal.announce(cause, || {
-            (ActorName::Generation(self.epoch), EventKind::Sealed { epoch: self.epoch })
-        });
+        self.ledger.lock().services.values().for_each(|service| service.revoke());
+        self.gather_processes();
+        let sealed = self
+            .journal
+            .announce(cause, || (ActorName::Generation(self.epoch), EventKind::Sealed { epoch: self.epoch }));
         self.events.sealed.store(number(sealed), Ordering::Release);
         sealed
     }
 
-    /// Closes the gate of every child there is.
-    pub(crate) fn revoke_all(&self) {
-        for child in self.ledger.lock().children.values() {
-            child.revoke();
+    /// Revokes every process there is and moves it to those that are being closed. One pass over many: what
+    /// the closer needs is taken along.
+    pub(crate) fn gather_processes(&self) -> Arc<Vec<Arc<Child>>> {
+        let mut ledger = self.ledger.lock();
+        let mut closing = self.closing_processes.lock();
+        if !ledger.processes.is_empty() {
+            let processes = std::mem::take(&mut ledger.processes).into_values();
+            Arc::make_mut(&mut closing).extend(processes.inspect(|process| process.revoke()));
         }
+        Arc::clone(&closing)
     }
 
     /// The epoch that is open now, as a refusal tells it.
@@ -372,30 +384,46 @@ impl Core {
         let child = Child::new(Arc::clone(self), name, id, place, spec.kind(), patience);
         let child = Arc::new(child);
         spec.equip(&child);
-        ledger.children.insert(child.name.seq, Arc::clone(&child));
+        ledger.of(place).insert(child.name.seq, Arc::clone(&child));
         drop(ledger);
         self.population(place).admit();
         if place == Place::Registry {
             self.names.fetch_add(1, Ordering::AcqRel);
-            self.index.pin().insert(child.id.clone(), Arc::clone(&child));
+            self.index.pin().insert(child.id.clone(), Arc::downgrade(&child));
         }
         Ok(child)
     }
 
-    /// The children of a place that were started and are not gone, in start order.
-    pub(crate) fn children(&self, place: Place) -> Vec<Arc<Child>> {
-        self.ledger.lock().children.values().filter(|child| child.place == place).cloned().collect()
+    /// The services that are not gone, in start order.
+    pub(crate) fn services(&self) -> Vec<Arc<Child>> {
+        self.ledger.lock().services.values().cloned().collect()
     }
 
-    /// All of them, in start order.
+    /// All children that are not gone, in start order.
     pub(crate) fn all_children(&self) -> Vec<Arc<Child>> {
-        self.ledger.lock().children.values().cloned().collect()
+        let ledger = self.ledger.lock();
+        let closing = Arc::clone(&self.closing_processes.lock());
+        let mut all: Vec<_> = ledger
+            .services
+            .values()
+            .chain(ledger.processes.values())
+            .chain(closing.iter())
+            .cloned()
+            .collect();
+        drop(ledger);
+        all.sort_unstable_by_key(|child| child.name.seq);
+        all
     }
 
     /// The child registered under `id`, if it still owns it.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Child>> {
-        let index = self.index.pin();
-        index.get(id).filter(|child| child.is_bound()).cloned()
+        let child = self.index.pin().get(id).and_then(Weak::upgrade);
+        child.filter(|child| child.is_bound())
+    }
+
+    /// The children in the index, in no order.
+    pub(crate) fn indexed(&self) -> Vec<Arc<Child>> {
+        self.index.pin().values().filter_map(Weak::upgrade).collect()
     }
 
     /// A child ended. Called once, by the child.
@@ -432,9 +460,9 @@ impl Core {
         let index = self.index.pin();
         if child.place == Place::Registry {
             // By identity: the id may belong to a successor by now.
-            let _ = index.remove_if(&child.id, |_, found| Arc::ptr_eq(found, child));
+            let _ = index.remove_if(&child.id, |_, found| std::ptr::eq(found.as_ptr(), Arc::as_ptr(child)));
         }
-        self.ledger.lock().children.remove(&child.name.seq);
+        self.ledger.lock().of(child.place).remove(&child.name.seq);
     }
 
     /// Remembers an ended child whose effects are still in flight.
@@ -451,10 +479,14 @@ impl Core {
         undrained.clone()
     }
 
-    /// Empties index and ledger, once everything has ended.
+    /// Frees what is left of children that have all ended: they hold this generation.
     pub(crate) fn clear(&self) {
         self.index.pin().clear();
-        self.ledger.lock().children.clear();
+        // Dropped outside of the locks: what children bring along may look at the tree as it goes.
+        let ledger = std::mem::take(&mut *self.ledger.lock());
+        let closing = std::mem::take(&mut *self.closing_processes.lock());
+        drop((ledger, closing));
+        self.service_list.write().clear();
     }
 
     // --- failing and closing ----------------------------------------------------------------------------
@@ -462,6 +494,19 @@ impl Core {
     /// Has the generation closed. Authority ends in this call; the rest happens beside it.
     pub(crate) fn begin_close(self: &Arc<Self>, order: CloseOrder) {
         crate::generation::close::begin(self, order);
+    }
+
+    /// Waits for what a kernel actor answers; none once it is clear that it never will.
+    ///
+    /// A message that is being sent while its actor ends may stay in the mailbox, neither handled nor dropped,
+    /// for as long as anybody is able to send to it: its reply port alone would be waited for for ever.
+    pub(crate) async fn answer<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            answered = &mut answer => answered.ok(),
+            // Whatever was answered was answered before the close was over.
+            _ = self.closing.outcome() => answer.try_recv().ok(),
+        }
     }
 
     /// Stops a kernel actor and waits until its task is gone. False if it was gone already.
@@ -485,12 +530,27 @@ impl Core {
 }
 
 impl Ledger {
+    fn of(&mut self, place: Place) -> &mut BTreeMap<Seq, Arc<Child>> {
+        match place {
+            Place::Registry => &mut self.processes,
+            Place::Services => &mut self.services,
+        }
+    }
+
     fn name(&mut self, epoch: Epoch, role: Role) -> ChildName {
         let seq = Seq(self.next);
         self.next += 1;
-        let incarnation = self.incarnations.entry(role.clone()).or_insert(0);
-        *incarnation += 1;
-        ChildName { epoch, role, incarnation: *incarnation, seq }
+        let incarnation = match self.incarnations.get_mut(&role) {
+            Some(incarnation) => {
+                *incarnation += 1;
+                *incarnation
+            }
+            None => {
+                self.incarnations.insert(role.clone(), 1);
+                1
+            }
+        };
+        ChildName { epoch, role, incarnation, seq }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The close report: what became of everything a generation ever started. It balances.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::child::Child;
+use crate::child::{Child, Place};
 use crate::event::CloseReason;
 use crate::exit::{ExitReason, first_line};
 use crate::id::{Epoch, ProcessId};
@@ -75,14 +76,46 @@ impl CloseReport {
     }
 }
 
+/// One line, without how long it took: what happened is the same on every machine.
+impl fmt::Display for CloseReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { epoch, reason, started, ended, closed, commits, .. } = self;
+        let (failed, killed, abandoned) = (self.failed.len(), self.killed.len(), self.abandoned.len());
+        write!(f, "g{epoch} {reason}: started {started}, ended {ended}, closed {closed}, failed {failed}, ")?;
+        write!(f, "killed {killed}, abandoned {abandoned}; {commits}")?;
+        if !self.in_flight.is_empty() {
+            write!(f, "; in flight {}", self.in_flight.len())?;
+        }
+        if !self.resources_failed.is_empty() {
+            write!(f, "; resources failed {}", self.resources_failed.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CommitCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { submitted, applied, dropped } = self;
+        write!(f, "commits {submitted}, applied {applied}, dropped {dropped}")
+    }
+}
+
 /// Running totals of a generation. Written when children start and end, never on the commit path.
 #[derive(Default)]
 pub(crate) struct Counters {
+    processes: Tally,
+    services: Tally,
+    applied: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// The totals of one place. Kept apart, so that the report of a registry that is closed alone balances while
+/// services run on.
+#[derive(Default)]
+struct Tally {
     started: AtomicU64,
     ended: AtomicU64,
     closed: AtomicU64,
-    applied: AtomicU64,
-    dropped: AtomicU64,
     casualties: Mutex<Casualties>,
 }
 
@@ -93,9 +126,29 @@ struct Casualties {
     abandoned: Vec<ProcessId>,
 }
 
+impl Casualties {
+    fn add(&mut self, more: Self) {
+        self.failed.extend(more.failed);
+        self.killed.extend(more.killed);
+        self.abandoned.extend(more.abandoned);
+    }
+}
+
 impl Counters {
-    pub(crate) fn started(&self) {
-        self.started.fetch_add(1, Ordering::Relaxed);
+    fn tally(&self, place: Place) -> &Tally {
+        match place {
+            Place::Registry => &self.processes,
+            Place::Services => &self.services,
+        }
+    }
+
+    pub(crate) fn started(&self, place: Place) {
+        self.tally(place).started.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes back [`Counters::started`]: it was given up at the same moment.
+    pub(crate) fn not_started(&self, place: Place) {
+        self.tally(place).started.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn dropped(&self) {
@@ -111,13 +164,13 @@ impl Counters {
             return;
         }
         let told = if child.is_told_to_stop() { ToldToStop::Yes } else { ToldToStop::No };
-        let id = child.id.clone();
+        let (id, tally) = (child.id.clone(), self.tally(child.place));
         match bucket(end_kind(exit), told, child.kind) {
-            Bucket::Ended => drop(self.ended.fetch_add(1, Ordering::Relaxed)),
-            Bucket::Closed => drop(self.closed.fetch_add(1, Ordering::Relaxed)),
-            Bucket::Failed => self.casualties.lock().failed.push((id, first_line(&exit.to_string()))),
-            Bucket::Killed => self.casualties.lock().killed.push(id),
-            Bucket::Abandoned => self.casualties.lock().abandoned.push(id),
+            Bucket::Ended => drop(tally.ended.fetch_add(1, Ordering::Relaxed)),
+            Bucket::Closed => drop(tally.closed.fetch_add(1, Ordering::Relaxed)),
+            Bucket::Failed => tally.casualties.lock().failed.push((id, first_line(&exit.to_string()))),
+            Bucket::Killed => tally.casualties.lock().killed.push(id),
+            Bucket::Abandoned => tally.casualties.lock().abandoned.push(id),
         }
     }
 
@@ -130,9 +183,10 @@ impl Counters {
         drained
     }
 
-    /// The report as of now; `in_flight` are the children whose effects have not ended.
+    /// The report on these places as of now; `in_flight` are the children whose effects have not ended.
     pub(crate) fn report(
         &self,
+        places: &[Place],
         (epoch, reason, took): (Epoch, CloseReason, Duration),
         in_flight: &[Arc<Child>],
         resources_failed: Vec<(String, String)>,
@@ -140,14 +194,21 @@ impl Counters {
         let still_running: u64 = in_flight.iter().map(|child| child.gate.begun()).sum();
         let applied = self.applied.load(Ordering::Relaxed) + still_running;
         let dropped = self.dropped.load(Ordering::Relaxed);
-        let casualties = self.casualties.lock().clone();
+        let mut casualties = Casualties::default();
+        let (mut started, mut ended, mut closed) = (0, 0, 0);
+        for tally in places.iter().map(|place| self.tally(*place)) {
+            started += tally.started.load(Ordering::Relaxed);
+            ended += tally.ended.load(Ordering::Relaxed);
+            closed += tally.closed.load(Ordering::Relaxed);
+            casualties.add(tally.casualties.lock().clone());
+        }
         CloseReport {
             epoch,
             reason,
             took,
-            started: self.started.load(Ordering::Relaxed),
-            ended: self.ended.load(Ordering::Relaxed),
-            closed: self.closed.load(Ordering::Relaxed),
+            started,
+            ended,
+            closed,
             failed: casualties.failed,
             killed: casualties.killed,
             abandoned: casualties.abandoned,

@@ -37,6 +37,10 @@ impl ProcessContext {
         Self { child }
     }
 
+    pub(crate) fn child(&self) -> &Arc<Child> {
+        &self.child
+    }
+
     /// The id of this process; a service's is its name.
     #[must_use]
     pub fn id(&self) -> &ProcessId {
@@ -165,7 +169,13 @@ impl ProcessContext {
         Ok(self.apply(pass, what, submitted, effect))
     }
 
-    fn apply<R>(&self, pass: Pass<'_>, what: Option<&str>, submitted: Cause, effect: impl FnOnce() -> R) -> R {
+    fn apply<R>(
+        &self,
+        pass: Pass<'_>,
+        what: Option<&str>,
+        submitted: Cause,
+        effect: impl FnOnce() -> R,
+    ) -> R {
         let begun = Begun { context: self, what, submitted };
         let result = effect();
         drop(pass);

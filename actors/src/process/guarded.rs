@@ -1,19 +1,23 @@
 //! A plugin's own actor with its panics contained: ractor reports a panic and an error alike.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
+use crate::child::Child;
 use crate::exit::PanicText;
-use crate::generation::Generation;
-use crate::inside;
 
-/// Forwards every hook. A panic becomes the error [`PanicText`].
+use crate::inside::{self, Inside};
+
+/// Forwards every hook. A panic becomes the error [`PanicText`], also one of a hook that is no `async fn` and
+/// panics before its future is made: each is called inside the future that is guarded.
 pub(crate) struct Guarded<A> {
     pub(crate) actor: A,
-    pub(crate) generation: Generation,
+    pub(crate) child: Arc<Child>,
 }
 
 impl<A: Actor> Guarded<A> {
@@ -21,7 +25,10 @@ impl<A: Actor> Guarded<A> {
         &self,
         hook: impl Future<Output = Result<T, ActorProcessingErr>> + Send,
     ) -> Result<T, ActorProcessingErr> {
-        match AssertUnwindSafe(inside::scope(self.generation.core(), hook)).catch_unwind().await {
+        let inside = Some(Inside::of(&self.child.core));
+        let mut hook = pin!(hook);
+        let polled = poll_fn(|context| inside::enter(inside, || hook.as_mut().poll(context)));
+        match AssertUnwindSafe(polled).catch_unwind().await {
             Ok(result) => result,
             Err(payload) => Err(Box::new(PanicText::of(&*payload))),
         }
@@ -33,16 +40,29 @@ impl<A: Actor> Actor for Guarded<A> {
     type State = A::State;
     type Arguments = A::Arguments;
 
-    async fn pre_start(&self, myself: ActorRef<A::Msg>, arguments: A::Arguments) -> Result<A::State, ActorProcessingErr> {
-        self.run(self.actor.pre_start(myself, arguments)).await
+    async fn pre_start(
+        &self,
+        myself: ActorRef<A::Msg>,
+        arguments: A::Arguments,
+    ) -> Result<A::State, ActorProcessingErr> {
+        self.run(async { self.actor.pre_start(myself, arguments).await }).await
     }
 
-    async fn post_start(&self, myself: ActorRef<A::Msg>, state: &mut A::State) -> Result<(), ActorProcessingErr> {
-        self.run(self.actor.post_start(myself, state)).await
+    async fn post_start(
+        &self,
+        myself: ActorRef<A::Msg>,
+        state: &mut A::State,
+    ) -> Result<(), ActorProcessingErr> {
+        self.run(async { self.actor.post_start(myself, state).await }).await
     }
 
-    async fn post_stop(&self, myself: ActorRef<A::Msg>, state: &mut A::State) -> Result<(), ActorProcessingErr> {
-        self.run(self.actor.post_stop(myself, state)).await
+    async fn post_stop(
+        &self,
+        myself: ActorRef<A::Msg>,
+        state: &mut A::State,
+    ) -> Result<(), ActorProcessingErr> {
+        self.child.note_stopped_in_order();
+        self.run(async { self.actor.post_stop(myself, state).await }).await
     }
 
     async fn handle(
@@ -51,7 +71,7 @@ impl<A: Actor> Actor for Guarded<A> {
         message: A::Msg,
         state: &mut A::State,
     ) -> Result<(), ActorProcessingErr> {
-        self.run(self.actor.handle(myself, message, state)).await
+        self.run(async { self.actor.handle(myself, message, state).await }).await
     }
 
     async fn handle_supervisor_evt(
@@ -60,6 +80,6 @@ impl<A: Actor> Actor for Guarded<A> {
         event: SupervisionEvent,
         state: &mut A::State,
     ) -> Result<(), ActorProcessingErr> {
-        self.run(self.actor.handle_supervisor_evt(myself, event, state)).await
+        self.run(async { self.actor.handle_supervisor_evt(myself, event, state).await }).await
     }
 }

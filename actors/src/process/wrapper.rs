@@ -1,21 +1,24 @@
 //! The actor that every process and every service incarnation runs in: a child of the generation.
 //!
 //! It is ours, whatever the plugin brings: its `pre_start` does nothing that could hang, so it is linked,
-//! visible and killable before any user code runs. It takes no messages. Where the code of each kind runs:
+//! visible and killable before any user code runs. It gets one message: begin. Where the code of each kind
+//! runs:
 //!
 //! | kind     | start            | body             | stop                          | kill                |
 //! |----------|------------------|------------------|-------------------------------|---------------------|
-//! | function | none             | in `post_start`  | its token, then it returns    | cut at its await    |
-//! | object   | in `post_start`  | its own affair   | `close`, in `post_stop`       | `close` cut off     |
+//! | function | none             | in `handle`      | it is told, then it returns   | cut at its await    |
+//! | object   | in `handle`      | its own affair   | `close`, in `post_stop`       | `close` cut off     |
 //! | actor    | its `pre_start`  | its own task     | ractor's stop, to that actor  | ractor's kill, both |
 //!
-//! However it ends, [`Ending`] reports it, the kill of the wrapper included: it is dropped with the state.
+//! However it ends, it is reported. A kill that meets running user code drops [`Cut`] in the actor's own task,
+//! just after that code; one that meets an idle wrapper drops [`Ending`] with the actor's state.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::child::Child;
 use crate::contain::{self, Contained};
@@ -24,8 +27,10 @@ use crate::event::{Cause, EventKind};
 use crate::exit::{BoxError, ExitReason, PanicText, ProcessResult};
 use crate::generation::GenerationMessage;
 use crate::generation::core::{Core, cut_off};
-use crate::inside;
-use crate::process::{Body, ErasedActor, ErasedProcess, ProcessContext, ProcessHandle, ProcessKind, ProcessSpec};
+use crate::inside::Inside;
+use crate::process::{
+    Body, ErasedActor, ErasedProcess, ProcessContext, ProcessHandle, ProcessKind, ProcessSpec,
+};
 
 /// Where the result of a start goes.
 pub(crate) enum Starter {
@@ -35,26 +40,45 @@ pub(crate) enum Starter {
     Services,
 }
 
-/// Spawns the wrapper of an admitted child and lets its start begin. Awaits nothing that could hang.
-pub(crate) async fn launch(core: &Arc<Core>, child: Arc<Child>, spec: ProcessSpec, starter: Starter, cause: Cause) {
+/// Spawns the wrapper of an admitted child and lets its start begin. Runs no user code.
+pub(crate) fn launch(
+    core: &Arc<Core>,
+    child: &Arc<Child>,
+    spec: ProcessSpec,
+    starter: Starter,
+    cause: Cause,
+) {
     let limit = spec.start_limit(core);
+    let mut ending = Ending { child: Arc::clone(child), starter: Some(starter) };
     if child.kind == ProcessKind::Function {
-        // A function has no start of its own that could fail; it is running before its first poll.
+        // A function has no start of its own that could fail; it is running before its first poll. Answered
+        // here, not there: the caller would wait for the thread that the first poll may block.
         child.settle_started(cause);
+        ending.answer(Ok(()));
     }
-    let ending = Ending { child: Arc::clone(&child), starter: Some(starter) };
     let Some(supervisor) = core.supervisor() else {
         return;
     };
-    let state = State { body: Some(spec.body), ending, started: cause, limit };
-    match Actor::spawn_linked(None, Wrapper, state, supervisor).await {
-        Ok((actor, handle)) => child.set_wrapper(actor.get_cell(), handle),
+    let state = State { body: spec.body.take(), ending, started: cause, limit };
+    // Our `pre_start` awaits nothing, so one poll is the whole spawn; done here, the large future of it never
+    // becomes part of the caller's. Unconstrained, because a spent budget must not look like a wait.
+    let spawning = Actor::spawn_linked(None, Wrapper, state, supervisor);
+    match tokio::task::unconstrained(spawning).now_or_never() {
+        Some(Ok((actor, handle))) => {
+            // An actor that has ended already needs no beginning.
+            let _ = actor.cast(Begin);
+            child.set_wrapper(actor.get_cell(), handle);
+        }
         // The generation is ending; the state was dropped, which has told everybody.
-        Err(error) => drop(error),
+        Some(Err(error)) => drop(error),
+        None => {}
     }
 }
 
 struct Wrapper;
+
+/// The one message: run the code of the child.
+struct Begin;
 
 struct State {
     body: Option<Body>,
@@ -96,40 +120,74 @@ impl Drop for Ending {
         if self.starter.is_some() {
             let id = self.child.id.clone();
             let source: BoxError = "the process was killed while it started".into();
-            self.answer(Err(StartError::StartFailed { id, kind: StartFailure::Killed, source, cleanup: None }));
+            self.answer(Err(StartError::StartFailed {
+                id,
+                kind: StartFailure::Killed,
+                source,
+                cleanup: None,
+            }));
+        }
+    }
+}
+
+/// Ends the child if the code below it was cut off: ractor hands the state of a killed actor to its
+/// supervisor, which would tell the end only when it gets to it.
+struct Cut(Option<Arc<Child>>);
+
+impl Cut {
+    fn off(child: &Arc<Child>) -> Self {
+        Self(Some(Arc::clone(child)))
+    }
+
+    fn is_over(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        if let Some(child) = &self.0 {
+            child.end(cut_off(child));
         }
     }
 }
 
 impl Actor for Wrapper {
-    type Msg = ();
+    type Msg = Begin;
     type State = State;
     type Arguments = State;
 
-    async fn pre_start(&self, _: ActorRef<()>, state: State) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<Begin>, state: State) -> Result<State, ActorProcessingErr> {
         Ok(state)
     }
 
-    async fn post_start(&self, myself: ActorRef<()>, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        myself: ActorRef<Begin>,
+        _: Begin,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let cut = Cut::off(&state.ending.child);
         state.ending.child.core.chaos.pause().await;
         match state.body.take() {
             Some(Body::Function(body)) => {
-                state.ending.answer(Ok(()));
                 let context = ProcessContext::new(Arc::clone(&state.ending.child));
                 let exit = run_function(&state.ending.child, || body(context)).await;
                 state.ending.child.finish(exit).await;
                 myself.stop(None);
             }
-            Some(Body::Object(object)) => start_object(&myself, state, object).await,
-            Some(Body::Actor(actor)) => start_actor(&myself, state, actor).await,
+            // Boxed, as everything below that few children need: every child pays for the size of this future.
+            Some(Body::Object(object)) => Box::pin(start_object(&myself, state, object)).await,
+            Some(Body::Actor(actor)) => Box::pin(start_actor(&myself, state, actor)).await,
             None => {}
         }
+        cut.is_over();
         Ok(())
     }
 
     async fn handle_supervisor_evt(
         &self,
-        myself: ActorRef<()>,
+        myself: ActorRef<Begin>,
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
@@ -142,15 +200,16 @@ impl Actor for Wrapper {
                     Err(error) => ExitReason::Failed(error.into()),
                 }
             }
-            SupervisionEvent::ActorTerminated(_, Some(actor_state), _) => {
+            SupervisionEvent::ActorTerminated(_, actor_state, _) => {
                 match contain::call(move || drop(actor_state)) {
+                    // Its reason does not tell a kill from a stop, and its state comes with either. The kill
+                    // came first, whatever the drop does then.
+                    _ if !child.stopped_in_order() => cut_off(child),
                     Err(panic) => ExitReason::Panicked(panic.0),
                     Ok(()) if child.is_told_to_stop() => ExitReason::Stopped,
                     Ok(()) => ExitReason::Completed,
                 }
             }
-            // Without its state: it was killed.
-            SupervisionEvent::ActorTerminated(_, None, _) => cut_off(child),
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
         child.finish(exit).await;
@@ -158,29 +217,18 @@ impl Actor for Wrapper {
         Ok(())
     }
 
-    async fn post_stop(&self, _: ActorRef<()>, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, _: ActorRef<Begin>, state: &mut State) -> Result<(), ActorProcessingErr> {
         let Some(Body::Object(object)) = state.body.take() else {
             return Ok(());
         };
         let child = Arc::clone(&state.ending.child);
-        if !child.is_bound() && !child.is_told_to_stop() {
-            // It removed itself: its terminal path is done and `close` is not called (contract, G5).
-            child.finish(drop_object(object).err().map_or(ExitReason::Removed, |panic| ExitReason::Panicked(panic.0))).await;
-            return Ok(());
-        }
-        child.revoke();
-        let exit = match close_object(&child, object).await {
-            Ok(()) => ExitReason::Stopped,
-            Err(failure) => {
-                fail(&child, "close", &failure);
-                match failure {
-                    CloseFailure::Failed(error) => ExitReason::Failed(error),
-                    CloseFailure::Panicked(panic) => ExitReason::Panicked(panic.0),
-                    CloseFailure::TimedOut(_) => ExitReason::Abandoned,
-                }
-            }
-        };
-        child.finish(exit).await;
+        Box::pin(async move {
+            let cut = Cut::off(&child);
+            let exit = end_object(&child, object).await;
+            child.finish(exit).await;
+            cut.is_over();
+        })
+        .await;
         Ok(())
     }
 }
@@ -189,7 +237,7 @@ impl Actor for Wrapper {
 
 async fn run_function<F>(child: &Arc<Child>, body: impl FnOnce() -> F) -> ExitReason
 where
-    F: Future<Output = ProcessResult>,
+    F: Future<Output = ProcessResult> + Unpin,
 {
     let outcome = match contain::call(body) {
         Ok(future) => contained(child, future).await,
@@ -210,12 +258,12 @@ where
 }
 
 /// User code of a child: contained, and known to be inside it.
-async fn contained<F: Future>(child: &Arc<Child>, future: F) -> Result<F::Output, PanicText> {
+async fn contained<F: Future + Unpin>(child: &Arc<Child>, future: F) -> Result<F::Output, PanicText> {
     let late = |panic: PanicText| {
         fail(child, "drop", &panic);
         child.note_late_panic(panic);
     };
-    Contained::new(inside::scope(&child.core, future), late).await
+    Contained::new(future, Some(Inside::of(&child.core)), late).await
 }
 
 fn fail(child: &Child, stage: &'static str, error: &impl ToString) {
@@ -224,7 +272,7 @@ fn fail(child: &Child, stage: &'static str, error: &impl ToString) {
 
 // --- objects --------------------------------------------------------------------------------------------
 
-async fn start_object(myself: &ActorRef<()>, state: &mut State, object: Arc<dyn ErasedProcess>) {
+async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<dyn ErasedProcess>) {
     let child = Arc::clone(&state.ending.child);
     let context = ProcessContext::new(Arc::clone(&child));
     let starting = Arc::clone(&object);
@@ -234,9 +282,15 @@ async fn start_object(myself: &ActorRef<()>, state: &mut State, object: Arc<dyn 
             Err(panic) => Err(panic),
         }
     };
+    let begun = Instant::now();
     let outcome = timeout(state.limit, attempt).await;
-    let Some(refusal) = Refusal::of(outcome, state.limit) else {
-        child.settle_started(state.started);
+    let Some(refusal) = Refusal::of(outcome, begun, state.limit) else {
+        if !child.settle_started(state.started) {
+            // It held its thread until it was abandoned: closed, not registered (contract, R12). The caller
+            // is answered with the state's drop.
+            drop(timeout(child.core.limits.cleanup_bound, close_object(&child, object)).await);
+            return;
+        }
         state.body = Some(Body::Object(object));
         state.ending.answer(Ok(()));
         if !child.is_bound() {
@@ -255,6 +309,24 @@ async fn start_object(myself: &ActorRef<()>, state: &mut State, object: Arc<dyn 
         fail(&child, "close", failure);
     }
     refuse(myself, state, refusal, cleanup).await;
+}
+
+async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitReason {
+    if !child.is_bound() && !child.is_told_to_stop() {
+        // It removed itself: its terminal path is done and `close` is not called (contract, G5).
+        let dropped = drop_object(object);
+        return dropped.err().map_or(ExitReason::Removed, |panic| ExitReason::Panicked(panic.0));
+    }
+    child.revoke();
+    let Err(failure) = close_object(child, object).await else {
+        return ExitReason::Stopped;
+    };
+    fail(child, "close", &failure);
+    match failure {
+        CloseFailure::Failed(error) => ExitReason::Failed(error),
+        CloseFailure::Panicked(panic) => ExitReason::Panicked(panic.0),
+        CloseFailure::TimedOut(_) => ExitReason::Abandoned,
+    }
 }
 
 async fn close_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> Result<(), CloseFailure> {
@@ -277,7 +349,7 @@ fn drop_object(object: Arc<dyn ErasedProcess>) -> Result<(), PanicText> {
 
 // --- actors ---------------------------------------------------------------------------------------------
 
-async fn start_actor(myself: &ActorRef<()>, state: &mut State, actor: Box<dyn ErasedActor>) {
+async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn ErasedActor>) {
     let child = Arc::clone(&state.ending.child);
     let context = ProcessContext::new(Arc::clone(&child));
     let spawned = match contain::call(|| actor.spawn(context, myself.get_cell())) {
@@ -290,13 +362,16 @@ async fn start_actor(myself: &ActorRef<()>, state: &mut State, actor: Box<dyn Er
     // Not linked before its `pre_start` is done: until then only this guard would take it along.
     let unlinked = KillOnDrop(Some(spawned.cell.clone()));
     child.set_object(spawned.reference);
-    let outcome = timeout(state.limit, spawned.started).await;
+    let begun = Instant::now();
+    let mut started = spawned.started;
+    let outcome = timeout(state.limit, &mut started).await;
     match outcome {
-        Ok(Ok(Ok(handle))) => {
+        Ok(Ok(Ok(handle))) if begun.elapsed() <= state.limit => {
             unlinked.keep();
-            child.add_task(handle);
+            // Known before it counts as started: a close that saw the start settle would stop the wrapper in
+            // its stead, and ractor would kill the actor with it.
+            child.set_inner_actor(spawned.cell, handle);
             child.settle_started(state.started);
-            child.set_inner_actor(spawned.cell);
             state.ending.answer(Ok(()));
         }
         Ok(Ok(Err(SpawnErr::StartupFailed(source)))) => {
@@ -308,8 +383,16 @@ async fn start_actor(myself: &ActorRef<()>, state: &mut State, actor: Box<dyn Er
         }
         Ok(Ok(Err(error))) => refuse(myself, state, Refusal::Error(error.into()), None).await,
         Ok(Err(error)) => refuse(myself, state, Refusal::Error(error.into()), None).await,
+        // It is cut off at its next await; before that it is not gone, and must meet no successor.
         Err(_) => {
             drop(unlinked);
+            let _ = timeout(child.core.limits.cleanup_bound, started).await;
+            refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
+        }
+        // It has started, but after its time was over.
+        Ok(Ok(Ok(handle))) => {
+            drop(unlinked);
+            let _ = timeout(child.core.limits.cleanup_bound, handle).await;
             refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
         }
     }
@@ -340,9 +423,16 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn of<E>(outcome: Result<Result<ProcessResult, PanicText>, E>, limit: Duration) -> Option<Self> {
+    /// Why this start does not count. One that blocks its thread past its bound is late although no timer
+    /// could tell it so; its own error would still say more.
+    fn of<E>(
+        outcome: Result<Result<ProcessResult, PanicText>, E>,
+        begun: Instant,
+        limit: Duration,
+    ) -> Option<Self> {
         match outcome {
-            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Ok(()))) if begun.elapsed() <= limit => None,
+            Ok(Ok(Ok(()))) => Some(Self::TimedOut(limit)),
             Ok(Ok(Err(error))) => Some(Self::Error(error)),
             Ok(Err(panic)) => Some(Self::Panic(panic)),
             Err(_) => Some(Self::TimedOut(limit)),
@@ -359,7 +449,8 @@ impl Refusal {
 
     fn into_error(self, child: &Child, cleanup: Option<CloseFailure>) -> StartError {
         let id = child.id.clone();
-        let failed = |kind, source| StartError::StartFailed { id: id.clone(), kind, source, cleanup: cleanup.clone() };
+        let failed =
+            |kind, source| StartError::StartFailed { id: id.clone(), kind, source, cleanup: cleanup.clone() };
         match self {
             Self::Error(source) => failed(StartFailure::Error, source),
             Self::Panic(panic) => failed(StartFailure::Panic, panic.into()),
@@ -369,7 +460,12 @@ impl Refusal {
 }
 
 /// Ends a child whose start did not succeed. The id is free before the caller hears of it (contract, R13).
-async fn refuse(myself: &ActorRef<()>, state: &mut State, refusal: Refusal, cleanup: Option<CloseFailure>) {
+async fn refuse(
+    myself: &ActorRef<Begin>,
+    state: &mut State,
+    refusal: Refusal,
+    cleanup: Option<CloseFailure>,
+) {
     let child = Arc::clone(&state.ending.child);
     if child.kind == ProcessKind::Actor {
         fail(&child, "start", &refusal.text());

@@ -36,7 +36,7 @@ impl Default for BackoffSettings {
 /// assert_eq!([0, 1, 2].map(|attempt| backoff.delay_ms(attempt, 7)), [100, 200, 400]);
 /// # Ok::<(), tenure_actors::rules::InvalidSetting>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "BackoffSettings", into = "BackoffSettings")]
 pub struct Backoff {
     settings: BackoffSettings,
@@ -114,12 +114,6 @@ impl Backoff {
         }
         let grown_ms = (min_ms as f64 * power(factor, attempt)).round() as u64;
         grown_ms.clamp(min_ms, max_ms)
-    }
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { settings: BackoffSettings::default() }
     }
 }
 

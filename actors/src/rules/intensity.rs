@@ -96,7 +96,7 @@ impl RestartWindow {
     /// Counts a restart at `now_ms` and tells whether it is admitted.
     ///
     /// Ages are differences that stop at 0, so neither a long period nor a late instant overflows (PC-24,
-    /// PC-25); an instant before an earlier one counts as if it were that one.
+    /// PC-25). A clock that went back has stood still: an instant before the last one counts as the last one.
     pub fn record(&mut self, now_ms: u64, intensity: &Intensity) -> Admission {
         match *intensity {
             Intensity::Unlimited => {
@@ -104,6 +104,7 @@ impl RestartWindow {
                 Admission::Admitted { left: None }
             }
             Intensity::Limited { restarts, period_ms } => {
+                let now_ms = self.instants_ms.back().map_or(now_ms, |last_ms| now_ms.max(*last_ms));
                 self.forget_older(now_ms, period_ms);
                 self.push(now_ms, restarts);
                 match restarts.checked_sub(self.counted()) {

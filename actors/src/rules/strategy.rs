@@ -70,7 +70,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn include_failed(&mut self, index: usize, restart: Restart) {
+    fn start_or_forget(&mut self, index: usize, restart: Restart) {
         match restart {
             Restart::Permanent | Restart::Transient => self.start.push(index),
             Restart::Temporary => self.forget.push(index),
@@ -85,7 +85,7 @@ impl Plan {
         if sibling.state.has_process() {
             self.stop.push(index);
         }
-        self.include_failed(index, sibling.restart);
+        self.start_or_forget(index, sibling.restart);
     }
 }
 
@@ -118,7 +118,7 @@ pub fn restart_plan(strategy: Strategy, children: &[ChildView], failed: usize) -
     let mut plan = Plan::default();
     for index in group(strategy, children, failed) {
         if index == failed {
-            plan.include_failed(index, children[index].restart);
+            plan.start_or_forget(index, children[index].restart);
         } else {
             plan.include_sibling(index, children[index]);
         }

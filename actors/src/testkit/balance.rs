@@ -100,7 +100,7 @@ pub(super) fn leftovers(generation: &Generation) -> Vec<String> {
     let names = core.names.load(Ordering::Acquire);
     let checks = [
         (names == 0, format!("{names} ids of generation {epoch} are taken")),
-        (core.index.pin().is_empty(), format!("the index of generation {epoch} is not empty")),
+        (core.indexed().is_empty(), format!("the index of generation {epoch} is not empty")),
         (core.all_children().is_empty(), format!("the ledger of generation {epoch} is not empty")),
         (core.operations.is_empty(), format!("the operations of generation {epoch} are not empty")),
     ];

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::exit::ProcessResult;
+use crate::id::RoleText;
 use crate::process::{ManagedProcess, ProcessContext, ProcessSpec};
 use crate::tasks;
 use crate::testkit::{Door, Guards};
@@ -128,7 +129,7 @@ impl Script {
     }
 
     /// A process that is a function and does this.
-    pub fn function(&self, role: &str) -> ProcessSpec {
+    pub fn function(&self, role: impl Into<RoleText>) -> ProcessSpec {
         let script = self.clone();
         ProcessSpec::function(role, move |context| async move { script.play(&context).await })
     }
@@ -255,7 +256,7 @@ impl Worker {
 
     /// A process that is this object.
     #[must_use]
-    pub fn process(self: &Arc<Self>, role: &str) -> ProcessSpec {
+    pub fn process(self: &Arc<Self>, role: impl Into<RoleText>) -> ProcessSpec {
         ProcessSpec::object(role, Arc::clone(self))
     }
 
@@ -315,6 +316,6 @@ pub fn incarnations(
     let made = AtomicUsize::new(0);
     move || {
         let which = made.fetch_add(1, Ordering::AcqRel).min(scripts.len().saturating_sub(1));
-        scripts.get(which).cloned().unwrap_or_default().function(&role)
+        scripts.get(which).cloned().unwrap_or_default().function(Arc::clone(&role))
     }
 }

@@ -8,7 +8,8 @@
 //!    gave it up.
 //! 2. *A child has one life.* Its lines from admission to end keep the order in which they happened.
 //! 3. *Authority comes before its end.* What needs it and happened before its seal, or before the id was given
-//!    up, stays before it: a commit that was applied is never shown behind the seal that would have refused it.
+//!    up, stays before it: a commit that was applied is never shown behind the seal that would have refused it,
+//!    nor the end of a child that the close did not find any more.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -170,11 +171,12 @@ impl Edges {
                     let before = commits.remove(child).unwrap_or_default();
                     before.into_iter().for_each(|before| self.add(before, at));
                     unbound.insert(child, at);
+                    of_generation.entry(child.epoch).or_default().push(at);
                 }
                 (EventKind::DroppedLate { child, .. }, _) => {
                     unbound.get(child).into_iter().for_each(|unbound| self.add(*unbound, at));
                 }
-                (kind, Some(epoch)) if needs_authority(kind) => {
+                (kind, Some(epoch)) if is_bound_by_seal(kind) => {
                     of_generation.entry(epoch).or_default().push(at);
                     if let EventKind::Committed { child, .. } = kind {
                         commits.entry(child).or_default().push(at);
@@ -205,7 +207,8 @@ fn life_of(event: &Event) -> Option<&ChildName> {
     }
 }
 
-fn needs_authority(kind: &EventKind) -> bool {
+/// Whether it means something else before the seal of its generation than behind it.
+fn is_bound_by_seal(kind: &EventKind) -> bool {
     matches!(
         kind,
         EventKind::Admitted { .. }
@@ -213,6 +216,7 @@ fn needs_authority(kind: &EventKind) -> bool {
             | EventKind::Bound { .. }
             | EventKind::Reserved { .. }
             | EventKind::Committed { .. }
+            | EventKind::Ended { .. }
     )
 }
 

@@ -1,0 +1,68 @@
+//! A commit that nobody contends for, beside a mutex that nobody contends for.
+
+use std::hint::black_box;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tenure_actors::ProcessContext;
+
+use crate::flavour::Flavour;
+use crate::measure::{Samples, interleave_numbers, rate, rate_of_two};
+use crate::options::Plan;
+use crate::ours;
+use crate::table::{Goal, Row, Table, Unit};
+
+pub(crate) fn measure(plan: &Plan, table: &Table) {
+    let (rounds, span) = (plan.rounds, plan.span);
+    for flavour in Flavour::BOTH {
+        // Inside a task, as a process commits.
+        let samples = flavour.run(async move {
+            let application = ours::open().await;
+            let registry = application.current().registry();
+            let contexts =
+                [ours::context_of(&registry, "one").await, ours::context_of(&registry, "two").await];
+            let samples = sample(rounds, span, &contexts);
+            ours::shut(&application).await;
+            samples
+        });
+        print(table, flavour, &samples);
+    }
+}
+
+/// Commits per second: mutexes by one thread and by two, commits by one and by two.
+fn sample(rounds: usize, span: Duration, contexts: &[ProcessContext; 2]) -> [Samples; 4] {
+    let lock = |_| lock(span);
+    let commit = |which: usize| commit(span, &contexts[which]);
+    interleave_numbers(rounds, [&|| lock(0), &|| commit(0), &|| rate_of_two(lock), &|| rate_of_two(commit)])
+}
+
+fn lock(span: Duration) -> f64 {
+    let mutex = Mutex::new(0_u64);
+    let mutex = black_box(&mutex);
+    rate(span, |_| *mutex.lock().expect("nobody panics") += 1)
+}
+
+fn commit(span: Duration, context: &ProcessContext) -> f64 {
+    let mut total = 0_u64;
+    // The compiler must not keep it in a register: the mutex cannot do so either.
+    let total = black_box(&mut total);
+    let context = black_box(context);
+    rate(span, |_| context.commit(|| *total += 1).expect("the process has its authority"))
+}
+
+fn print(table: &Table, flavour: Flavour, [lock, commit, two_locks, two_commits]: &[Samples; 4]) {
+    let nanoseconds = |rates: &Samples| rates.map(|rate| 1e9 / rate);
+    let [lock_time, commit_time] = [nanoseconds(lock), nanoseconds(commit)];
+    table.print(
+        Row::new("commit", flavour.name(), &commit_time, Unit::Nanoseconds)
+            .beside("mutex", &lock_time, Unit::Nanoseconds)
+            .ratio_goal(Goal::AtMost(1.0), &commit_time.over(&lock_time)),
+    );
+    let [own, locks] = [two_commits.over(commit), two_locks.over(lock)];
+    table.print(
+        Row::new("commits of two processes by two threads, to one", flavour.name(), &own, Unit::Times)
+            .beside("a mutex each", &locks, Unit::Times)
+            .compared(&own.over(&locks), Unit::Times)
+            .goal(Goal::AtLeast(1.7), &own, Unit::Times),
+    );
+}

@@ -1,0 +1,137 @@
+//! Starting processes, and closing them. Every sample is one life: so many started, then closed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_actors::ProcessId;
+
+use crate::baseline;
+use crate::flavour::Flavour;
+use crate::measure::{Samples, interleave, number, per_second};
+use crate::options::{Group, Plan};
+use crate::ours::{self, function, object};
+use crate::table::{Goal, Row, Table, Unit, show};
+
+/// Starts that are in flight at once where it is not one.
+const IN_FLIGHT: usize = 64;
+
+/// How long it took to start all, and to close all.
+pub(crate) struct Life {
+    pub(crate) start: Duration,
+    pub(crate) close: Duration,
+}
+
+/// Lets what goes on beside come to its end: what supervisors do after starts, and an application after its
+/// close, so that the next clock pays for what it times alone.
+pub(crate) async fn settle() {
+    tokio::time::sleep(Duration::from_millis(30)).await;
+}
+
+/// One round: every kind of life once, each beside its baseline.
+struct Round {
+    idle: Life,
+    jobs: Life,
+    functions: Life,
+    functions_at_once: Life,
+    objects: Life,
+}
+
+/// The counted rounds of one population.
+struct Lives {
+    count: usize,
+    rounds: Vec<Round>,
+}
+
+impl Lives {
+    fn starts_per_second(&self, of: fn(&Round) -> &Life) -> Samples {
+        Samples(self.rounds.iter().map(|round| per_second(self.count, of(round).start)).collect())
+    }
+
+    fn closes_in_milliseconds(&self, of: fn(&Round) -> &Life) -> Samples {
+        Samples(self.rounds.iter().map(|round| of(round).close.as_secs_f64() * 1e3).collect())
+    }
+}
+
+pub(crate) fn measure(plan: &Plan, table: &Table) {
+    let ids: Arc<[ProcessId]> = ours::ids(plan.many);
+    let few: Arc<[ProcessId]> = ids[..plan.few].into();
+    for flavour in Flavour::BOTH {
+        let [few, many] = interleave(plan.rounds, [&|| live(flavour, &few), &|| live(flavour, &ids)]);
+        let (few, many) = (Lives { count: plan.few, rounds: few }, Lives { count: plan.many, rounds: many });
+        if plan.wants(Group::Start) {
+            print_starts(table, flavour, &many);
+        }
+        if plan.wants(Group::Close) {
+            print_closes(table, flavour, &few, 40.0);
+            print_closes(table, flavour, &many, 450.0);
+            print_growth(table, flavour, &few, &many);
+        }
+    }
+}
+
+fn live(flavour: Flavour, ids: &Arc<[ProcessId]>) -> Round {
+    let ours = |in_flight, spec| flavour.run(ours::life(Arc::clone(ids), in_flight, spec));
+    Round {
+        idle: flavour.run(baseline::life_of_idle(ids.len())),
+        jobs: flavour.run(baseline::life_of_jobs(ids.len())),
+        functions: ours(1, function),
+        functions_at_once: ours(IN_FLIGHT, function),
+        objects: ours(IN_FLIGHT, object),
+    }
+}
+
+// --- starts -----------------------------------------------------------------------------------------------
+
+fn print_starts(table: &Table, flavour: Flavour, lives: &Lives) {
+    let idle = lives.starts_per_second(|round| &round.idle);
+    let jobs = lives.starts_per_second(|round| &round.jobs);
+    let modes = [
+        ("one at a time", lives.starts_per_second(|round| &round.functions)),
+        ("64 in flight", lives.starts_per_second(|round| &round.functions_at_once)),
+    ];
+    for (mode, own) in modes {
+        let figure = format!("start {} functions, {mode}", show(lives.count));
+        let row = |name, baseline| {
+            Row::new(&*figure, flavour.name(), &own, Unit::PerSecond).beside(name, baseline, Unit::PerSecond)
+        };
+        table.print(row("bare", &idle).ratio_goal(Goal::AtLeast(0.7), &own.over(&idle)));
+        table.print(row("same job", &jobs).compared(&own.over(&jobs), Unit::Times));
+    }
+}
+
+// --- closes -----------------------------------------------------------------------------------------------
+
+fn print_closes(table: &Table, flavour: Flavour, lives: &Lives, aim: f64) {
+    let idle = lives.closes_in_milliseconds(|round| &round.idle);
+    let jobs = lives.closes_in_milliseconds(|round| &round.jobs);
+    let functions = lives.closes_in_milliseconds(|round| &round.functions);
+    let objects = lives.closes_in_milliseconds(|round| &round.objects);
+    let row = |kind, own: &Samples, name, baseline: &Samples| {
+        Row::new(format!("close {} {kind}", show(lives.count)), flavour.name(), own, Unit::Milliseconds)
+            .beside(name, baseline, Unit::Milliseconds)
+            .compared(&own.over(baseline), Unit::Times)
+    };
+    let beside_jobs = row("functions", &functions, "same job", &jobs);
+    table.print(beside_jobs.goal(Goal::AtMost(1.2), &functions.over(&jobs), Unit::Times));
+    let beside_idle = row("functions", &functions, "idle actors", &idle);
+    table.print(beside_idle.aim(Goal::AtMost(aim), &functions, Unit::Milliseconds));
+    table.print(row("objects", &objects, "idle actors", &idle));
+}
+
+/// How much dearer one process of many is than one of few: 1 is linear.
+fn print_growth(table: &Table, flavour: Flavour, few: &Lives, many: &Lives) {
+    let sizes = number(many.count) / number(few.count);
+    let growth = |of: fn(&Round) -> &Life| {
+        let times = many.closes_in_milliseconds(of).over(&few.closes_in_milliseconds(of));
+        times.map(|ratio| ratio / sizes)
+    };
+    let own = growth(|round| &round.functions);
+    let baseline = growth(|round| &round.jobs);
+    let figure = format!("close: one of {} to one of {}", show(many.count), show(few.count));
+    table.print(
+        Row::new(figure, flavour.name(), &own, Unit::Times)
+            .beside("same job", &baseline, Unit::Times)
+            .compared(&own.over(&baseline), Unit::Times)
+            .goal(Goal::AtMost(1.5), &own, Unit::Times),
+    );
+}

@@ -1,0 +1,96 @@
+//! The kernel's side of the comparisons.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::{StreamExt, stream};
+use tenure_actors::{
+    Application, ApplicationSpec, ManagedProcess, ProcessContext, ProcessId, ProcessResult, ProcessSpec,
+    Registry,
+};
+
+use crate::life::{Life, settle};
+
+/// Ids for so many processes.
+pub(crate) fn ids(count: usize) -> Arc<[ProcessId]> {
+    (0..count).map(|number| ProcessId::new(format!("process:{number}")).expect("a valid id")).collect()
+}
+
+pub(crate) async fn open() -> Application {
+    Application::open(ApplicationSpec::default()).await.expect("an application")
+}
+
+/// Closes an application, and lets it give its memory back: it does so after it has answered, and what it has
+/// not given back when its runtime is gone is lost to the next round.
+pub(crate) async fn shut(application: &Application) {
+    let report = application.close().await.expect("a close");
+    assert!(report.imbalance().is_none(), "the report balances");
+    settle().await;
+}
+
+/// An asynchronous function that waits until it is told to stop.
+pub(crate) fn function() -> ProcessSpec {
+    ProcessSpec::function("function", |context: ProcessContext| async move {
+        context.cancelled().await;
+        Ok(())
+    })
+}
+
+/// An object with nothing to do.
+pub(crate) struct Plain;
+
+impl ManagedProcess for Plain {
+    async fn start(self: Arc<Self>, _: ProcessContext) -> ProcessResult {
+        Ok(())
+    }
+}
+
+pub(crate) fn object() -> ProcessSpec {
+    ProcessSpec::object("object", Arc::new(Plain))
+}
+
+/// Starts a process under every id, so many starts at a time.
+pub(crate) async fn start_all(
+    registry: &Registry,
+    ids: &[ProcessId],
+    in_flight: usize,
+    spec: fn() -> ProcessSpec,
+) {
+    if in_flight == 1 {
+        for id in ids {
+            registry.start(id, spec()).await.expect("a start");
+        }
+        return;
+    }
+    let start = |id| async move { drop(registry.start(id, spec()).await.expect("a start")) };
+    stream::iter(ids).for_each_concurrent(in_flight, start).await;
+}
+
+/// Starts a process under every id, until the last start was answered, and closes the application.
+pub(crate) async fn life(ids: Arc<[ProcessId]>, in_flight: usize, spec: fn() -> ProcessSpec) -> Life {
+    let application = open().await;
+    let registry = application.current().registry();
+    let clock = Instant::now();
+    start_all(&registry, &ids, in_flight, spec).await;
+    let start = clock.elapsed();
+    settle().await;
+    let clock = Instant::now();
+    let report = application.close().await.expect("a close");
+    let close = clock.elapsed();
+    // As in `shut`.
+    settle().await;
+    assert_eq!(report.closed, ids.len() as u64, "all of them are closed in order");
+    Life { start, close }
+}
+
+/// The authority of a function process that runs under `id`.
+pub(crate) async fn context_of(registry: &Registry, id: &str) -> ProcessContext {
+    let (sender, context) = tokio::sync::oneshot::channel();
+    let spec = ProcessSpec::function("function", |context: ProcessContext| async move {
+        let _ = sender.send(context.clone());
+        context.cancelled().await;
+        Ok(())
+    });
+    registry.start(id, spec).await.expect("a start");
+    context.await.expect("the process runs")
+}

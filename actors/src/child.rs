@@ -318,10 +318,9 @@ impl Child {
 
     fn announce_end(&self, exit: &ExitReason) {
         let trail = self.trail();
-        let ended = self
-            .core
-            .journal
-            .emit(trail.stopped.or(trail.started), || (self.actor_name(), EventKind::ended(exit)));
+        let ended = self.core.journal.emit(trail.stopped.or(trail.started).or(trail.last), || {
+            (self.actor_name(), EventKind::ended(exit))
+        });
         self.note(|_| {}, ended);
     }
 

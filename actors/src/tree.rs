@@ -136,9 +136,9 @@ impl Tree {
 
     fn bind(&mut self, child: &ChildName, bound: bool) {
         if let Some(generation) = self.generation(child.epoch)
-            && let Some(node) = generation.children.iter_mut().find(|node| node.name == *child)
+            && let Ok(at) = generation.position(child)
         {
-            node.bound = bound;
+            generation.children[at].bound = bound;
         }
     }
 
@@ -155,7 +155,11 @@ impl Tree {
         match actor {
             ActorName::Registry(_) => generation.registry = false,
             ActorName::Operations(_) => generation.operations = false,
-            ActorName::Child(name) => generation.children.retain(|node| node.name != *name),
+            ActorName::Child(name) => {
+                if let Ok(at) = generation.position(name) {
+                    generation.children.remove(at);
+                }
+            }
             ActorName::Generation(_) | ActorName::Application => {}
         }
     }
@@ -164,13 +168,18 @@ impl Tree {
 impl GenerationNode {
     /// Keeps start order, in whatever order events come.
     fn insert(&mut self, child: ChildNode) {
-        let at = self.children.partition_point(|node| node.name.seq < child.name.seq);
+        let at = self.position(&child.name).unwrap_or_else(|at| at);
         self.children.insert(at, child);
+    }
+
+    /// Where a child is, or would be.
+    fn position(&self, child: &ChildName) -> Result<usize, usize> {
+        self.children.binary_search_by_key(&child.seq, |node| node.name.seq)
     }
 
     /// A snapshot taken in the middle of an admission has the child before its event is heard.
     fn has(&self, child: &ChildName) -> bool {
-        self.children.iter().any(|node| node.name == *child)
+        self.position(child).is_ok()
     }
 
     fn processes(&self) -> usize {

@@ -21,7 +21,7 @@ use crate::child::{Child, Place};
 use crate::event::{ActorName, Cause, CloseReason, EventId, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason};
 use crate::generation::ServiceKey;
-use crate::generation::core::{Core, KernelActor, patience_ends};
+use crate::generation::core::{ClosingGuard, Core, KernelActor, patience_ends};
 use crate::generation::report::CloseReport;
 use crate::rules::Patience;
 use crate::tasks;
@@ -56,12 +56,12 @@ pub(crate) fn begin(core: &Arc<Core>, order: CloseOrder) {
     }
     let core = Arc::clone(core);
     tasks::spawn(async move {
-        let guard = core.closing.guard();
+        let guard = ClosingGuard::new(Arc::clone(&core));
         let report = run(&core, order.reason, begun, sealed).await;
         guard.publish(report);
-        // The answer does not wait for memory to be given back.
+        // The answer does not wait for memory to be given back, which the guard does.
         tokio::task::yield_now().await;
-        core.clear();
+        drop(guard);
     });
 }
 
@@ -73,9 +73,10 @@ async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Caus
     end_services(core, stop).await;
     let resources_failed = core.store.close(core, stop).await;
     let in_flight = await_effects(core, deadline).await;
-    let operations_gone = end_kernel_actor(core, KernelActor::Operations, last_events(core, sealed)).await;
-    let registry_gone =
-        end_kernel_actor(core, KernelActor::Registry, operations_gone.into_iter().collect()).await;
+    let ended = last_events(core, sealed);
+    let operations_gone = end_kernel_actor(core, KernelActor::Operations, stop.reason, ended).await;
+    let operations_gone = operations_gone.into_iter().collect();
+    let registry_gone = end_kernel_actor(core, KernelActor::Registry, stop.reason, operations_gone).await;
     let took = begun.elapsed();
     core.journal.announce(registry_gone.or(sealed), || {
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -268,20 +269,30 @@ async fn await_effects(core: &Arc<Core>, deadline: Instant) -> Vec<Arc<Child>> {
     core.undrained()
 }
 
-/// The last events of all children so far, or the seal if there are none.
+/// The last events of all children that were there when the generation was sealed, or the seal if there were
+/// none. One that had ended before may or may not be forgotten by now, and caused nothing of this.
 fn last_events(core: &Core, sealed: Cause) -> Vec<EventId> {
     // Children are many; without a seal event there are no others.
-    let children = sealed.map_or_else(Vec::new, |_| core.all_children());
-    let last: Vec<_> = children.iter().filter_map(|child| child.trail().last).collect();
-    if last.is_empty() { sealed.into_iter().collect() } else { last }
+    let Some(sealed) = sealed else {
+        return Vec::new();
+    };
+    let children = core.all_children();
+    let last = children.iter().filter_map(|child| child.trail().last);
+    let last: Vec<_> = last.filter(|last| *last > sealed).collect();
+    if last.is_empty() { vec![sealed] } else { last }
 }
 
-async fn end_kernel_actor(core: &Arc<Core>, which: KernelActor, causes: Vec<EventId>) -> Cause {
+async fn end_kernel_actor(
+    core: &Arc<Core>,
+    which: KernelActor,
+    reason: StopReason,
+    causes: Vec<EventId>,
+) -> Cause {
     let name = which.name(core.epoch);
     let told = core.journal.announce_from(
         || causes,
         || {
-            let (child, reason) = (name.clone(), StopReason::Closed);
+            let child = name.clone();
             (ActorName::Generation(core.epoch), EventKind::StopSent { child, reason })
         },
     );

@@ -58,6 +58,8 @@ pub(crate) struct Supervisor {
     slots: Slots,
     /// What a group restart still has to stop, and what follows. The last one started goes first.
     doomed: BTreeMap<Key, Then>,
+    /// What its next stop follows from: the failure, then the end of whom it stopped before.
+    stopped: Cause,
     /// The services given at open start one after the other, whatever the strategy.
     opening: bool,
     /// Replies that leave after the change they tell of is published.
@@ -77,6 +79,7 @@ impl Supervisor {
             seed: spec.seed,
             slots,
             doomed: BTreeMap::new(),
+            stopped: None,
             opening: true,
             answers: Vec::new(),
             gave_up_replies: false,
@@ -140,15 +143,15 @@ impl Supervisor {
             let Some((key, then)) = self.doomed.pop_last() else {
                 return false;
             };
-            self.stop(key, then, StopReason::SiblingRestarted);
+            self.stop(key, then, (StopReason::SiblingRestarted, self.stopped));
         }
         true
     }
 
-    fn stop(&mut self, key: Key, then: Then, reason: StopReason) {
+    fn stop(&mut self, key: Key, then: Then, (reason, cause): (StopReason, Cause)) {
         let Some(slot) = self.slots.get(key) else { return };
         let (Stage::Starting(child) | Stage::Running(child)) = slot.stage() else { return };
-        let (child, cause) = (Arc::clone(child), slot.cause);
+        let child = Arc::clone(child);
         child.revoke();
         self.slots.set(key, Stage::Stopping { child: Arc::clone(&child), then });
         tasks::spawn(async move {
@@ -162,6 +165,7 @@ impl Supervisor {
         let Some(key) = self.slots.key_of(child) else { return };
         if let Some(Stage::Stopping { then, .. }) = self.slots.get(key).map(Slot::stage) {
             let then = *then;
+            self.stopped = child.trail().last;
             self.stopped(key, then);
         }
     }
@@ -302,6 +306,7 @@ impl Supervisor {
     }
 
     fn restart_group(&mut self, failed: Key, not_before_ms: u64, cause: Cause) {
+        self.stopped = cause;
         let (keys, plan) = self.plan(failed);
         for index in plan.start {
             self.restart_member(keys[index], failed, Then::Start { not_before_ms }, cause);
@@ -440,7 +445,7 @@ impl Supervisor {
             Stage::Stopping { then: Then::Forget, .. } => {}
             Stage::Stopping { .. } => self.slots.set_then(key, Then::StayStopped),
             Stage::Starting(_) | Stage::Running(_) => {
-                self.stop(key, Then::StayStopped, StopReason::Requested)
+                self.stop(key, Then::StayStopped, (StopReason::Requested, None))
             }
             // One that was being added and never ran is not kept, as after a start that failed.
             _ if slot.is_new => self.stopped(key, Then::Forget),

@@ -7,8 +7,8 @@ use crate::application::Application;
 use crate::error::CloseError;
 use crate::generation::Generation;
 
-/// An application that is checked at its end: every report balances, nothing was abandoned, and index, ledger
-/// and operations are empty.
+/// An application that is checked at its end: every report balances, nothing was abandoned, no process is
+/// alive or bound, and no operation is active.
 ///
 /// ```
 /// # use tenure_actors::{Application, ApplicationSpec, testkit::Balance};
@@ -94,15 +94,20 @@ fn all_problems(generation: &Generation) -> Vec<String> {
     problems
 }
 
-/// What a closed generation should no longer know of.
+/// What a closed generation should no longer have. Its memory of what has ended is given back later.
 pub(super) fn leftovers(generation: &Generation) -> Vec<String> {
     let (core, epoch) = (generation.core(), generation.epoch());
     let names = core.names.load(Ordering::Acquire);
-    let checks = [
-        (names == 0, format!("{names} ids of generation {epoch} are taken")),
-        (core.indexed().is_empty(), format!("the index of generation {epoch} is not empty")),
-        (core.all_children().is_empty(), format!("the ledger of generation {epoch} is not empty")),
-        (core.operations.is_empty(), format!("the operations of generation {epoch} are not empty")),
-    ];
-    checks.into_iter().filter(|(holds, _)| !holds).map(|(_, problem)| problem).collect()
+    let bound = core.indexed().into_iter().filter(|child| child.is_bound());
+    let alive = core.all_children().into_iter().filter(|child| child.exit().is_none());
+    let named = bound.map(|child| format!("process \"{}\" of generation {epoch} is still bound", child.id));
+    let alive = alive.map(|child| format!("{} of generation {epoch} has not ended", child.name));
+    let mut problems: Vec<_> = named.chain(alive).collect();
+    if names > 0 {
+        problems.push(format!("{names} ids of generation {epoch} are taken"));
+    }
+    if !core.operations.is_empty() {
+        problems.push(format!("the operations of generation {epoch} are not empty"));
+    }
+    problems
 }

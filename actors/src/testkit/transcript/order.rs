@@ -1,9 +1,15 @@
 //! The canonical line-up of what was recorded: causes first, then time, path, the subject's start order, and
 //! the actor's own sequence. So a transcript shows the partial order of a run, not the scheduler's luck.
 //!
-//! Besides recorded causes one thing binds the order: a name has one owner at a time. Lines that change who
-//! owns a process id or an operation id keep the order in which they happened, and a refusal stays between
-//! the line that took the name and the line that gave it up.
+//! Besides recorded causes three things bind the order, so that no line-up tells what cannot be:
+//!
+//! 1. *A name has one owner at a time.* Lines that change who owns a process id or an operation id keep the
+//!    order in which they happened, and a refusal stays between the line that took the name and the line that
+//!    gave it up.
+//! 2. *A child has one life.* Its lines from admission to end keep the order in which they happened.
+//! 3. *Authority comes before its end.* What needs it and happened before its seal, or before the id was given
+//!    up, stays before it: a commit that was applied is never shown behind the seal that would have refused it,
+//!    nor the end of a child that the close did not find any more.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -104,6 +110,8 @@ impl Edges {
             }
         }
         edges.add_owners(events, &by_id);
+        edges.add_lives(events);
+        edges.add_authority(events);
         edges
     }
 
@@ -137,6 +145,79 @@ impl Edges {
             }
         }
     }
+}
+
+impl Edges {
+    fn add_lives(&mut self, events: &[Arc<Event>]) {
+        let mut last: HashMap<&ChildName, usize> = HashMap::new();
+        for (at, event) in events.iter().enumerate() {
+            if let Some(before) = life_of(event).and_then(|child| last.insert(child, at)) {
+                self.add(before, at);
+            }
+        }
+    }
+
+    fn add_authority(&mut self, events: &[Arc<Event>]) {
+        let mut of_generation: HashMap<Epoch, Vec<usize>> = HashMap::new();
+        let mut commits: HashMap<&ChildName, Vec<usize>> = HashMap::new();
+        let mut unbound: HashMap<&ChildName, usize> = HashMap::new();
+        for (at, event) in events.iter().enumerate() {
+            match (&event.kind, event.actor.epoch()) {
+                (EventKind::CloseBegan { epoch, .. } | EventKind::Sealed { epoch }, _) => {
+                    let before = of_generation.remove(epoch).unwrap_or_default();
+                    before.into_iter().for_each(|before| self.add(before, at));
+                }
+                (EventKind::Unbound { child, .. }, _) => {
+                    let before = commits.remove(child).unwrap_or_default();
+                    before.into_iter().for_each(|before| self.add(before, at));
+                    unbound.insert(child, at);
+                    of_generation.entry(child.epoch).or_default().push(at);
+                }
+                (EventKind::DroppedLate { child, .. }, _) => {
+                    unbound.get(child).into_iter().for_each(|unbound| self.add(*unbound, at));
+                }
+                (kind, Some(epoch)) if is_bound_by_seal(kind) => {
+                    of_generation.entry(epoch).or_default().push(at);
+                    if let EventKind::Committed { child, .. } = kind {
+                        commits.entry(child).or_default().push(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn life_of(event: &Event) -> Option<&ChildName> {
+    match (&event.kind, &event.actor) {
+        (
+            EventKind::Admitted { child, .. }
+            | EventKind::Bound { child, .. }
+            | EventKind::Unbound { child, .. },
+            _,
+        )
+        | (
+            EventKind::Started { child: ActorName::Child(child) }
+            | EventKind::StopSent { child: ActorName::Child(child), .. }
+            | EventKind::Killed { child: ActorName::Child(child), .. },
+            _,
+        )
+        | (EventKind::Ended { .. }, ActorName::Child(child)) => Some(child),
+        _ => None,
+    }
+}
+
+/// Whether it means something else before the seal of its generation than behind it.
+fn is_bound_by_seal(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Admitted { .. }
+            | EventKind::Started { .. }
+            | EventKind::Bound { .. }
+            | EventKind::Reserved { .. }
+            | EventKind::Committed { .. }
+            | EventKind::Ended { .. }
+    )
 }
 
 /// A name within its generation.

@@ -142,6 +142,11 @@ impl Child {
         self.phase.is_bound()
     }
 
+    /// It was removed, or is being removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.phase.is_leaving()
+    }
+
     pub(crate) fn object(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.object.get()?.upgrade()
     }
@@ -192,7 +197,7 @@ impl Child {
 
     /// Nothing of a removed object runs in its actor; there is no end of its own to wait for.
     fn is_removed_object(&self) -> bool {
-        self.kind == ProcessKind::Object && !self.is_bound()
+        self.kind == ProcessKind::Object && self.is_removed()
     }
 
     /// The start succeeded. Binds the id, unless its removal was requested meanwhile.

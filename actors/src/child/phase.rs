@@ -59,6 +59,11 @@ impl Phase {
         self.load() != UNBOUND
     }
 
+    /// Its id is free, or in a moment: a removal was carried out or is.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.load() >= REMOVING
+    }
+
     pub(super) fn is_starting(&self) -> bool {
         self.load() <= REMOVAL_REQUESTED
     }

@@ -451,8 +451,8 @@ impl Core {
     }
 
     fn ask_to_forget(&self, child: &Arc<Child>) {
-        let asked = self.actors.registry.get().map(|registry| registry.cast(RegistryMessage::forget(child)));
-        if !matches!(asked, Some(Ok(()))) {
+        let registry = self.actors.registry.get();
+        if registry.is_none_or(|registry| registry.cast(RegistryMessage::forget(child)).is_err()) {
             self.forget(child);
         }
     }

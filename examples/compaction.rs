@@ -131,6 +131,7 @@ async fn the_application_is_replaced(stage: &mut Stage) -> Result<(), BoxError> 
     let answer = stage.plugin.compact(id, &stage.session, OnClose::LetItEnd).await?;
     say("action", format_args!("start {id} -> {answer}"));
     let old = stage.lookup(id)?;
+    let late = old.object::<CompactionProcess>().ok_or("it is an object of this type")?;
     let old_call = stage.next_call().await?;
 
     let application = stage.application.clone();
@@ -145,7 +146,6 @@ async fn the_application_is_replaced(stage: &mut Stage) -> Result<(), BoxError> 
     };
     let (report, next) = tokio::join!(application.replace(), in_the_next_generation);
     let (running, call) = next?;
-    let late = old.object::<CompactionProcess>().ok_or("it is an object of this type")?;
     say("process", format_args!("of epoch {}: {}", old.epoch(), late.snapshot()));
     say("journal", refused_commit(&mut events).ok_or("a refusal is an event")?);
     say("report", report?);

@@ -10,9 +10,8 @@
 //! 3. *No effect begins after the end was announced.* The gate is closed first.
 
 use std::any::Any;
-use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use ractor::ActorCell;
@@ -20,7 +19,6 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::contain;
 use crate::event::{ActorName, Cause, ChildName, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason, PanicText};
 use crate::gate::Gate;
@@ -29,6 +27,12 @@ use crate::id::{FencingToken, ProcessId};
 use crate::operations::OperationLease;
 use crate::process::{ProcessKind, ProcessState, Progress};
 use crate::rules::Patience;
+
+mod orders;
+mod phase;
+
+use orders::{Order, Orders};
+use phase::{Phase, Removal};
 
 /// One process, or one incarnation of a service.
 pub(crate) struct Child {
@@ -40,13 +44,14 @@ pub(crate) struct Child {
     pub(crate) kind: ProcessKind,
     pub(crate) patience: Patience,
     pub(crate) gate: Gate,
-    phase: AtomicU8,
-    orders: AtomicU8,
+    phase: Phase,
+    orders: Orders,
     /// Woken at every change that somebody may wait for: settled, told to stop, cut off, ended.
     changed: Notify,
     exit: OnceLock<ExitReason>,
-    /// The concrete object: an `Arc<T>` of an object, the `ActorRef<M>` of an actor.
-    object: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// The concrete object: an `Arc<T>` of an object, the `ActorRef<M>` of an actor. Its wrapper holds it: an
+    /// object that keeps its context would otherwise keep itself.
+    object: OnceLock<Weak<dyn Any + Send + Sync>>,
     tasks: Mutex<Tasks>,
     extras: OnceLock<Box<Extras>>,
 }
@@ -91,35 +96,6 @@ pub(crate) struct Trail {
     pub(crate) last: Cause,
 }
 
-mod phase {
-    pub(super) const STARTING: u8 = 0;
-    /// Starting, and to be removed as soon as it has started.
-    pub(super) const REMOVAL_REQUESTED: u8 = 1;
-    pub(super) const RUNNING: u8 = 2;
-    /// The id is free; what was started may still run.
-    pub(super) const UNBOUND: u8 = 3;
-}
-
-mod order {
-    pub(super) const STOP: u8 = 1;
-    pub(super) const KILL_PATIENCE: u8 = 2;
-    pub(super) const KILL_DEADLINE: u8 = 4;
-    /// Asynchronous effects in flight end at their next await.
-    pub(super) const CUT: u8 = 8;
-    /// Somebody ends this child, or has.
-    pub(super) const END: u8 = 16;
-    /// Not an order: its own actor reached its orderly stop.
-    pub(super) const STOPPED: u8 = 32;
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        // The last who knew of it may be an actor of the kernel; the object's own drop may panic.
-        let object = self.object.take();
-        drop(contain::call(move || drop(object)));
-    }
-}
-
 impl Child {
     pub(crate) fn new(
         core: Arc<Core>,
@@ -137,8 +113,8 @@ impl Child {
             kind,
             patience,
             gate: Gate::new(),
-            phase: AtomicU8::new(phase::STARTING),
-            orders: AtomicU8::new(0),
+            phase: Phase::starting(),
+            orders: Orders::none(),
             changed: Notify::new(),
             exit: OnceLock::new(),
             object: OnceLock::new(),
@@ -159,23 +135,24 @@ impl Child {
 
     /// What it does under its id; none once the id is free.
     pub(crate) fn state(&self) -> Option<ProcessState> {
-        match self.phase.load(Ordering::Acquire) {
-            phase::STARTING | phase::REMOVAL_REQUESTED => Some(ProcessState::Starting),
-            phase::RUNNING => Some(ProcessState::Running),
-            _ => None,
-        }
+        self.phase.state()
     }
 
     pub(crate) fn is_bound(&self) -> bool {
-        self.phase.load(Ordering::Acquire) != phase::UNBOUND
+        self.phase.is_bound()
     }
 
-    pub(crate) fn object(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
-        self.object.get()
+    pub(crate) fn object(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.object.get()?.upgrade()
     }
 
-    pub(crate) fn set_object(&self, object: Arc<dyn Any + Send + Sync>) {
-        let _ = self.object.set(object);
+    /// Whether this child is that very object.
+    pub(crate) fn is_object(&self, object: &Arc<dyn Any + Send + Sync>) -> bool {
+        self.object.get().is_some_and(|own| std::ptr::addr_eq(own.as_ptr(), Arc::as_ptr(object)))
+    }
+
+    pub(crate) fn set_object(&self, object: &Arc<dyn Any + Send + Sync>) {
+        let _ = self.object.set(Arc::downgrade(object));
     }
 
     // --- its life ---------------------------------------------------------------------------------------
@@ -222,7 +199,7 @@ impl Child {
     ///
     /// False when the child was given up before: its start held its thread, beyond the kill.
     pub(crate) fn settle_started(self: &Arc<Self>, started: Cause) -> bool {
-        if self.has_order(order::END) {
+        if self.orders.has(Order::End) {
             return false;
         }
         self.note(|trail| trail.started = started, started);
@@ -234,9 +211,7 @@ impl Child {
             });
             self.note(|_| {}, bound);
         }
-        let bound =
-            self.phase.compare_exchange(phase::STARTING, phase::RUNNING, Ordering::AcqRel, Ordering::Acquire);
-        if bound.is_err() {
+        if !self.phase.bind() {
             self.revoke();
             if self.give_up_id().is_none() {
                 // Given up this very moment: whoever did it has counted it as never started.
@@ -249,51 +224,39 @@ impl Child {
         true
     }
 
-    /// Requests the removal of this child: its id is given up now, or as soon as it has started.
+    /// Requests the removal of this child: its authority ends and its id is given up, in this order, now or as
+    /// soon as it has started.
     ///
-    /// Answers whether this call is the one that did it. The authority of the child ends with it.
+    /// Answers whether this call is the one that did it.
     pub(crate) fn remove(self: &Arc<Self>) -> bool {
-        let requested = self.phase.compare_exchange(
-            phase::STARTING,
-            phase::REMOVAL_REQUESTED,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if requested.is_ok() {
-            return true;
+        match self.phase.begin_removal() {
+            Removal::Late => return false,
+            Removal::Requested => return true,
+            Removal::Begun => self.revoke(),
         }
-        let removed = self
-            .phase
-            .compare_exchange(phase::RUNNING, phase::UNBOUND, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok();
-        if removed {
-            self.unbound_from(phase::RUNNING);
-            self.revoke();
-            self.changed.notify_waiters();
-            if self.is_removed_object() {
-                self.send_stop();
-            }
+        if self.phase.end_removal() {
+            self.unbound_from(true);
         }
-        removed
+        self.changed.notify_waiters();
+        if self.is_removed_object() {
+            self.send_stop();
+        }
+        true
     }
 
-    /// Gives up the id, whatever the phase. Answers the phase it was in, once.
-    fn give_up_id(&self) -> Option<u8> {
-        match self.phase.swap(phase::UNBOUND, Ordering::AcqRel) {
-            phase::UNBOUND => None,
-            before => {
-                self.unbound_from(before);
-                Some(before)
-            }
-        }
+    /// Gives up the id, whatever the phase. Answers whether it had started, once.
+    fn give_up_id(&self) -> Option<bool> {
+        let was_bound = self.phase.give_up()?;
+        self.unbound_from(was_bound);
+        Some(was_bound)
     }
 
-    fn unbound_from(&self, before: u8) {
+    fn unbound_from(&self, was_bound: bool) {
         if self.place == Place::Services {
             return;
         }
         // An id whose process never started was reserved, not bound.
-        if before == phase::RUNNING || self.trail().started.is_some() {
+        if was_bound || self.trail().started.is_some() {
             self.unbound(self.trail().last);
         } else {
             self.core.names.fetch_sub(1, Ordering::AcqRel);
@@ -327,13 +290,13 @@ impl Child {
     async fn drain(&self) {
         let bound = self.core.limits.cleanup_bound;
         if tokio::time::timeout(bound, self.gate.drained()).await.is_err() {
-            self.order(order::CUT);
+            self.order(Order::Cut);
         }
     }
 
     /// Ends it now. Only the first call counts.
     pub(crate) fn end(self: &Arc<Self>, exit: ExitReason) {
-        if self.orders.fetch_or(order::END | order::CUT, Ordering::AcqRel) & order::END != 0 {
+        if !self.orders.give(&[Order::End, Order::Cut]) {
             return;
         }
         self.revoke();
@@ -343,7 +306,7 @@ impl Child {
         };
         self.announce_end(&exit);
         // Told by the step that gives up the id, so that a start which settles at this moment is counted once.
-        let never_started = matches!(self.give_up_id(), Some(phase::STARTING | phase::REMOVAL_REQUESTED));
+        let never_started = self.give_up_id() == Some(false);
         self.core.counters.ended(self, &exit, never_started);
         self.release_leases();
         let _ = self.exit.set(exit);
@@ -394,11 +357,7 @@ impl Child {
 
     /// Completes when it has left the starting phase.
     pub(crate) async fn settled(&self) {
-        self.wait_for(|child| {
-            let phase = child.phase.load(Ordering::Acquire);
-            (phase > phase::REMOVAL_REQUESTED || child.exit.get().is_some()).then_some(())
-        })
-        .await;
+        self.wait_for(|child| (!child.phase.is_starting() || child.exit.get().is_some()).then_some(())).await;
     }
 
     /// Completes when its actors are gone too; at once if it was abandoned. For one waiter: the handles are
@@ -445,18 +404,13 @@ impl Child {
 
     // --- orders -----------------------------------------------------------------------------------------
 
-    fn order(&self, order: u8) -> bool {
-        let before = self.orders.fetch_or(order, Ordering::AcqRel);
+    fn order(&self, order: Order) {
+        self.orders.give(&[order]);
         self.changed.notify_waiters();
-        before & order == 0
-    }
-
-    fn has_order(&self, order: u8) -> bool {
-        self.orders.load(Ordering::Acquire) & order != 0
     }
 
     pub(crate) fn is_told_to_stop(&self) -> bool {
-        self.has_order(order::STOP)
+        self.orders.has(Order::Stop)
     }
 
     /// Tells it to stop, or kills it at once, if that is its patience. Answers the cause for the next.
@@ -472,7 +426,7 @@ impl Child {
 
     /// Tells it to stop: its token is cancelled and its actor gets a stop message. Idempotent.
     pub(crate) fn stop(&self, reason: StopReason, cause: Cause) -> Cause {
-        if self.exit.get().is_some() || !self.order(order::STOP) {
+        if self.orders.has(Order::End) || !self.orders.give(&[Order::Stop]) {
             return self.trail().stopped;
         }
         let stopped = self.core.journal.emit(cause, || {
@@ -480,6 +434,8 @@ impl Child {
             (ActorName::Generation(self.name.epoch), EventKind::StopSent { child, reason })
         });
         self.note(|trail| trail.stopped = stopped, stopped);
+        // After the event: what it brings about is told later.
+        self.changed.notify_waiters();
         if let Some(extras) = self.extras.get() {
             extras.token.cancel();
         }
@@ -492,11 +448,11 @@ impl Child {
 
     /// The plugin's own actor stops in order. A kill never comes here.
     pub(crate) fn note_stopped_in_order(&self) {
-        self.orders.fetch_or(order::STOPPED, Ordering::AcqRel);
+        self.orders.give(&[Order::Stopped]);
     }
 
     pub(crate) fn stopped_in_order(&self) -> bool {
-        self.has_order(order::STOPPED)
+        self.orders.has(Order::Stopped)
     }
 
     /// Sends the stop message alone, to an actor that waits for one.
@@ -513,17 +469,17 @@ impl Child {
             // Killed already, and perhaps not gone yet; an actor that comes late gets the order again.
             return;
         }
-        let order = match reason {
-            KillReason::PatienceSpent => order::KILL_PATIENCE,
-            KillReason::DeadlineReached => order::KILL_DEADLINE,
-            KillReason::Stranger => 0,
+        let kill = match reason {
+            KillReason::PatienceSpent => Order::KillPatience,
+            KillReason::DeadlineReached | KillReason::Stranger => Order::KillDeadline,
         };
-        self.order(order | order::CUT | order::STOP);
+        self.orders.give(&[kill, Order::Cut, Order::Stop]);
         let killed = self.core.journal.announce(self.trail().stopped, || {
             let child = self.actor_name();
             (ActorName::Generation(self.name.epoch), EventKind::Killed { child, reason })
         });
         self.note(|trail| trail.stopped = killed.or(trail.stopped), killed);
+        self.changed.notify_waiters();
         self.send_kill();
     }
 
@@ -539,14 +495,7 @@ impl Child {
 
     /// Why it was killed, if we had it killed.
     pub(crate) fn kill_reason(&self) -> Option<KillReason> {
-        let orders = self.orders.load(Ordering::Acquire);
-        if orders & order::KILL_PATIENCE != 0 {
-            Some(KillReason::PatienceSpent)
-        } else if orders & order::KILL_DEADLINE != 0 {
-            Some(KillReason::DeadlineReached)
-        } else {
-            None
-        }
+        self.orders.kill_reason()
     }
 
     /// Completes when it is told to stop, has lost its id or has ended.
@@ -556,7 +505,7 @@ impl Child {
 
     /// Completes when effects in flight must end.
     pub(crate) async fn cut_off(&self) {
-        self.wait_for(|child| child.has_order(order::CUT).then_some(())).await;
+        self.wait_for(|child| child.orders.has(Order::Cut).then_some(())).await;
     }
 
     pub(crate) fn token(&self) -> CancellationToken {
@@ -588,6 +537,10 @@ impl Child {
     }
 
     pub(crate) fn set_progress(&self, progress: Progress) {
+        if self.orders.has(Order::End) {
+            // What a late worker says is nothing that the process does: it has ended.
+            return;
+        }
         let cause = self.trail().started;
         self.core.journal.emit(cause, || {
             let (text, percent) = (progress.text.clone(), progress.percent);

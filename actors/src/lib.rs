@@ -44,6 +44,9 @@ mod tasks;
 pub mod testkit;
 mod tree;
 
+/// The actor library that the public protocols speak, in the one version this crate is made for.
+pub use ractor;
+
 pub use application::{Application, ApplicationEnd, OpenError, ReplaceError};
 pub use error::{
     CloseError, CloseFailure, CommitError, Refused, ReserveError, ResourceError, RuntimeStoreClosed,

@@ -502,6 +502,17 @@ impl Actor for OperationsActor {
         }
         Ok(())
     }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<OperationsMessage>,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        // Not left to the drop: ractor hands the state to the supervisor, which may get to it only after the
+        // end of this actor, or of the whole generation, was told.
+        state.clear();
+        Ok(())
+    }
 }
 
 impl State {

@@ -223,7 +223,7 @@ impl ProcessSpec {
     /// Gives the child what it keeps of this spec.
     pub(crate) fn equip(&mut self, child: &Child) {
         if let Some(Body::Object(object)) = &self.body.0 {
-            child.set_object(Arc::clone(object).into_any());
+            child.set_object(&Arc::clone(object).into_any());
         }
         let Some(extras) = self.extras.take() else {
             return;
@@ -332,9 +332,7 @@ impl ProcessIdentity {
     pub(crate) fn is(&self, child: &Arc<Child>) -> bool {
         match &self.0 {
             Identity::Child(own) => Arc::ptr_eq(own, child),
-            Identity::Object(own) => {
-                child.object().is_some_and(|object| std::ptr::addr_eq(Arc::as_ptr(object), Arc::as_ptr(own)))
-            }
+            Identity::Object(own) => child.is_object(own),
         }
     }
 }
@@ -395,13 +393,13 @@ impl ProcessHandle {
         self.child.state()
     }
 
-    /// The concrete object; none if the process is no object of this type.
+    /// The concrete object; none if the process is no object of this type, or has ended.
     #[must_use]
     pub fn object<P: ManagedProcess>(&self) -> Option<Arc<P>> {
         object_of(&self.child)
     }
 
-    /// The concrete actor; none if the process is no actor with this message type.
+    /// The concrete actor; none if the process is no actor with this message type, or has ended.
     #[must_use]
     pub fn actor<M: ractor::Message>(&self) -> Option<ActorRef<M>> {
         object_of::<ActorRef<M>>(&self.child).map(|actor| (*actor).clone())
@@ -446,7 +444,7 @@ impl ProcessHandle {
 
 /// The concrete object of a child, if it is of this type.
 pub(crate) fn object_of<T: Send + Sync + 'static>(child: &Child) -> Option<Arc<T>> {
-    child.object().and_then(|object| Arc::clone(object).downcast().ok())
+    child.object()?.downcast().ok()
 }
 
 impl fmt::Debug for ProcessHandle {

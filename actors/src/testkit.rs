@@ -23,6 +23,7 @@
 //! | [`Door`], [`Guards`] | holding code where a test wants it, and knowing that it is gone |
 //! | [`fail_supervisor`], [`fail_registry`], [`fail_operations`] | failures of the kernel itself |
 //! | [`Balance`] | the same sums in a test that needs no transcript |
+//! | [`open_shuffled`] | the same disorder in a test that is no scenario |
 //!
 //! The kit needs tokio's paused clock on a current-thread runtime, which [`Scenario`] makes itself. What it
 //! cannot steer: threads and real I/O, under which the virtual clock may jump, and the branch that an unbiased
@@ -34,6 +35,7 @@ mod faults;
 mod idle;
 mod quiet;
 mod scenario;
+mod shuffle;
 mod transcript;
 mod worker;
 
@@ -41,5 +43,6 @@ pub use balance::Balance;
 pub use door::{Door, Guard, Guards};
 pub use faults::{fail_operations, fail_registry, fail_supervisor};
 pub use scenario::{Failure, Outcomes, Scenario, Stage};
+pub use shuffle::open_shuffled;
 pub use transcript::{FOLD_FROM, LedgerEntry, Recording, Transcript, Verdict};
 pub use worker::{Script, Worker, incarnations};

@@ -21,7 +21,7 @@ use crate::child::{Child, Place};
 use crate::event::{ActorName, Cause, CloseReason, EventId, EventKind, StopReason};
 use crate::exit::{ExitReason, KillReason};
 use crate::generation::ServiceKey;
-use crate::generation::core::{Core, KernelActor, patience_ends};
+use crate::generation::core::{ClosingGuard, Core, KernelActor, patience_ends};
 use crate::generation::report::CloseReport;
 use crate::rules::Patience;
 use crate::tasks;
@@ -56,12 +56,12 @@ pub(crate) fn begin(core: &Arc<Core>, order: CloseOrder) {
     }
     let core = Arc::clone(core);
     tasks::spawn(async move {
-        let guard = core.closing.guard();
+        let guard = ClosingGuard::new(Arc::clone(&core));
         let report = run(&core, order.reason, begun, sealed).await;
         guard.publish(report);
-        // The answer does not wait for memory to be given back.
+        // The answer does not wait for memory to be given back, which the guard does.
         tokio::task::yield_now().await;
-        core.clear();
+        drop(guard);
     });
 }
 

@@ -78,9 +78,10 @@ pub(crate) struct Closing {
     epoch: Epoch,
 }
 
-/// Publishes the outcome of a close, also when the closing task is taken away.
-pub(crate) struct ClosingGuard<'a> {
-    closing: &'a Closing,
+/// Publishes the outcome of a close, and frees what the generation held, also when the closing task is taken
+/// away: children hold their generation.
+pub(crate) struct ClosingGuard {
+    core: Arc<Core>,
 }
 
 impl Closing {
@@ -95,10 +96,6 @@ impl Closing {
 
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn guard(&self) -> ClosingGuard<'_> {
-        ClosingGuard { closing: self }
     }
 
     /// The report, if the close is over.
@@ -116,22 +113,27 @@ impl Closing {
     }
 }
 
-impl ClosingGuard<'_> {
-    pub(crate) fn publish(self, report: CloseReport) {
-        self.closing.outcome.send_replace(Some(Ok(Arc::new(report))));
+impl ClosingGuard {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn publish(&self, report: CloseReport) {
+        self.core.closing.outcome.send_replace(Some(Ok(Arc::new(report))));
     }
 }
 
-impl Drop for ClosingGuard<'_> {
+impl Drop for ClosingGuard {
     fn drop(&mut self) {
-        let epoch = self.closing.epoch;
-        self.closing.outcome.send_if_modified(|outcome| {
+        let epoch = self.core.epoch;
+        self.core.closing.outcome.send_if_modified(|outcome| {
             let left_open = outcome.is_none();
             if left_open {
                 *outcome = Some(Err(CloseError::RuntimeEnded { epoch }));
             }
             left_open
         });
+        self.core.clear();
     }
 }
 
@@ -485,7 +487,9 @@ impl Core {
         // Dropped outside of the locks: what children bring along may look at the tree as it goes.
         let ledger = std::mem::take(&mut *self.ledger.lock());
         let closing = std::mem::take(&mut *self.closing_processes.lock());
-        drop((ledger, closing));
+        // The report has named those that are left here.
+        let undrained = std::mem::take(&mut *self.undrained.lock());
+        drop((ledger, closing, undrained));
         self.service_list.write().clear();
     }
 

@@ -13,6 +13,7 @@
 //! However it ends, it is reported. A kill that meets running user code drops [`Cut`] in the actor's own task,
 //! just after that code; one that meets an idle wrapper drops [`Ending`] with the actor's state.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ pub(crate) fn launch(
     let Some(supervisor) = core.supervisor() else {
         return;
     };
-    let state = State { body: spec.body.take(), ending, started: cause, limit };
+    let state = State { body: spec.body.take(), reference: None, ending, started: cause, limit };
     // Our `pre_start` awaits nothing, so one poll is the whole spawn; done here, the large future of it never
     // becomes part of the caller's. Unconstrained, because a spent budget must not look like a wait.
     let spawning = Actor::spawn_linked(None, Wrapper, state, supervisor);
@@ -82,6 +83,8 @@ struct Begin;
 
 struct State {
     body: Option<Body>,
+    /// The `ActorRef<M>` that lookups find while this wrapper lives.
+    reference: Option<Arc<dyn Any + Send + Sync>>,
     ending: Ending,
     started: Cause,
     limit: Duration,
@@ -361,7 +364,8 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
     };
     // Not linked before its `pre_start` is done: until then only this guard would take it along.
     let unlinked = KillOnDrop(Some(spawned.cell.clone()));
-    child.set_object(spawned.reference);
+    child.set_object(&spawned.reference);
+    state.reference = Some(spawned.reference);
     let begun = Instant::now();
     let mut started = spawned.started;
     let outcome = timeout(state.limit, &mut started).await;

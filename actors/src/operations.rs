@@ -274,7 +274,7 @@ impl OperationLease {
         let released = announce_release(&self.core, &self.active, false, cause.or(self.active.reserved));
         let forget = OperationsMessage::forget(&self.active);
         let actor = self.core.actors.operations.get();
-        if !actor.is_some_and(|actor| actor.cast(forget).is_ok()) {
+        if actor.is_none_or(|actor| actor.cast(forget).is_err()) {
             self.core.operations.forget(&self.active);
         }
         Some(released)

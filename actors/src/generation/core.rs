@@ -451,8 +451,8 @@ impl Core {
     }
 
     fn ask_to_forget(&self, child: &Arc<Child>) {
-        let asked = self.actors.registry.get().map(|registry| registry.cast(RegistryMessage::forget(child)));
-        if !matches!(asked, Some(Ok(()))) {
+        let forget = RegistryMessage::forget(child);
+        if self.actors.registry.get().is_none_or(|registry| registry.cast(forget).is_err()) {
             self.forget(child);
         }
     }

@@ -142,7 +142,7 @@ impl Cut {
         Self(Some(Arc::clone(child)))
     }
 
-    fn is_over(mut self) {
+    fn disarm(mut self) {
         self.0 = None;
     }
 }
@@ -184,7 +184,7 @@ impl Actor for Wrapper {
             Some(Body::Actor(actor)) => Box::pin(start_actor(&myself, state, actor)).await,
             None => {}
         }
-        cut.is_over();
+        cut.disarm();
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl Actor for Wrapper {
             let cut = Cut::off(&child);
             let exit = end_object(&child, object).await;
             child.finish(exit).await;
-            cut.is_over();
+            cut.disarm();
         })
         .await;
         Ok(())

@@ -336,8 +336,19 @@ impl Child {
         // Outside the lock: releasing runs the operations' code.
         let leases = std::mem::take(&mut *extras.leases.lock());
         for lease in leases {
-            lease.release();
+            if lease.reserved_in(&self.core).is_some() {
+                let released = lease.release_after(self.trail().last);
+                self.note(|_| {}, released.flatten());
+            } else {
+                lease.release();
+            }
         }
+    }
+
+    /// The reservation of an operation that it holds: what its admission follows from.
+    pub(crate) fn held_since(&self) -> Cause {
+        let leases = self.extras.get()?.leases.lock();
+        leases.iter().filter_map(|lease| lease.reserved_in(&self.core)).max()
     }
 
     pub(crate) fn exit(&self) -> Option<&ExitReason> {

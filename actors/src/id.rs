@@ -104,6 +104,8 @@ macro_rules! identifier {
             }
         }
 
+        // Not `From`: what takes an identifier takes whatever can be tried to become one.
+        #[allow(clippy::infallible_try_from, reason = "callers bound by TryInto")]
         impl TryFrom<&$name> for $name {
             type Error = std::convert::Infallible;
             fn try_from(id: &$name) -> Result<Self, Self::Error> {

@@ -262,16 +262,27 @@ impl OperationLease {
     /// Ends the registration: when this returns, the operation is gone and its keys are free. Callable from
     /// any thread, again and after the close of its generation: then it does nothing and answers false.
     pub fn release(&self) -> bool {
-        let released = self.core.operations.end(&self.active);
-        if released {
-            announce_release(&self.core, &self.active, false, self.active.reserved);
-            let forget = OperationsMessage::forget(&self.active);
-            let actor = self.core.actors.operations.get();
-            if !actor.is_some_and(|actor| actor.cast(forget).is_ok()) {
-                self.core.operations.forget(&self.active);
-            }
+        self.release_after(None).is_some()
+    }
+
+    /// [`OperationLease::release`] because of this event. The event of the release; none if there was nothing
+    /// to release.
+    pub(crate) fn release_after(&self, cause: Cause) -> Option<Cause> {
+        if !self.core.operations.end(&self.active) {
+            return None;
         }
-        released
+        let released = announce_release(&self.core, &self.active, false, cause.or(self.active.reserved));
+        let forget = OperationsMessage::forget(&self.active);
+        let actor = self.core.actors.operations.get();
+        if actor.is_none_or(|actor| actor.cast(forget).is_err()) {
+            self.core.operations.forget(&self.active);
+        }
+        Some(released)
+    }
+
+    /// The event of its reservation, if it belongs to this generation.
+    pub(crate) fn reserved_in(&self, core: &Arc<Core>) -> Cause {
+        self.active.reserved.filter(|_| Arc::ptr_eq(&self.core, core))
     }
 }
 
@@ -288,11 +299,11 @@ impl fmt::Debug for OperationLease {
     }
 }
 
-fn announce_release(core: &Core, active: &Active, cleared: bool, cause: Cause) {
+fn announce_release(core: &Core, active: &Active, cleared: bool, cause: Cause) -> Cause {
     core.journal.emit(cause, || {
         let operation = active.registration.operation.clone();
         (ActorName::Operations(core.epoch), EventKind::Released { operation, cleared })
-    });
+    })
 }
 
 /// The operations' protocol. Public, so that plugin actors written with plain ractor use it directly; the
@@ -556,7 +567,13 @@ impl State {
 
     fn refused(&self, operation: &OperationId, error: &ReserveError) {
         let core = &self.core;
-        core.journal.emit(core.events.sealed().or(core.events.opened()), || {
+        let holder = match error {
+            ReserveError::Busy(holder) | ReserveError::DuplicateOperation(holder) => {
+                core.operations.index.pin().get(&holder.operation).and_then(|active| active.reserved)
+            }
+            _ => None,
+        };
+        core.journal.emit(holder.or(core.events.sealed()).or(core.events.opened()), || {
             let (what, why) = (operation.as_str().into(), error.to_string().into());
             (ActorName::Operations(core.epoch), EventKind::Refused { what, why })
         });

@@ -336,7 +336,7 @@ fn start(
         }
         Ok(child) => {
             let name = child.name.clone();
-            let admitted = core.journal.emit(core.events.opened(), || {
+            let admitted = core.journal.emit(child.held_since().or(core.events.opened()), || {
                 let (process, child) = (child.id.clone(), name.clone());
                 (ActorName::Registry(core.epoch), EventKind::Admitted { process, child })
             });

@@ -11,6 +11,7 @@ use tenure_actors::{
 };
 
 /// The text of the failure that a scenario must end with.
+#[allow(clippy::expect_used, reason = "a helper of tests")]
 fn failure(scenario: &Scenario, story: impl AsyncFn(&Stage) -> ProcessResult) -> String {
     scenario.try_run(story).expect_err("the scenario passed").to_string()
 }

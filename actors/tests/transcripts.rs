@@ -19,6 +19,7 @@ fn scenario(name: &str) -> Scenario {
 }
 
 /// 100 ms, then 200, and no jitter: for scenarios in which something is started again.
+#[allow(clippy::unwrap_used, reason = "a helper of tests")]
 fn backoff() -> Backoff {
     Backoff::new(BackoffSettings { jitter: 0.0, ..BackoffSettings::default() }).unwrap()
 }

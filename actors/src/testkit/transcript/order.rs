@@ -214,7 +214,10 @@ fn is_bound_by_seal(kind: &EventKind) -> bool {
         EventKind::Admitted { .. }
             | EventKind::Started { .. }
             | EventKind::Bound { .. }
+            | EventKind::Refused { .. }
+            | EventKind::UnbindRefused { .. }
             | EventKind::Reserved { .. }
+            | EventKind::Released { .. }
             | EventKind::Committed { .. }
             | EventKind::Ended { .. }
     )

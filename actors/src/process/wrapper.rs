@@ -315,8 +315,9 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
 }
 
 async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitReason {
-    if !child.is_bound() && !child.is_told_to_stop() {
-        // It removed itself: its terminal path is done and `close` is not called (contract, G5).
+    if child.is_removed() {
+        // It was removed: its terminal path is done and `close` is not called (contract, G5), not even when a
+        // close told it to stop before its wrapper got here.
         let dropped = drop_object(object);
         return dropped.err().map_or(ExitReason::Removed, |panic| ExitReason::Panicked(panic.0));
     }

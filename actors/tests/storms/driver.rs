@@ -36,8 +36,7 @@ pub(crate) async fn play(script: &Script) -> Vec<String> {
     if let Some(recorder) = recorder {
         chronicle::read(&world, &recorder.events());
     }
-    let faults = std::mem::take(&mut *world.faults.lock());
-    faults
+    std::mem::take(&mut *world.faults.lock())
 }
 
 /// The current generation; epochs only rise.

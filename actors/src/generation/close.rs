@@ -77,12 +77,13 @@ async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Caus
     let operations_gone = end_kernel_actor(core, KernelActor::Operations, stop.reason, ended).await;
     let operations_gone = operations_gone.into_iter().collect();
     let registry_gone = end_kernel_actor(core, KernelActor::Registry, stop.reason, operations_gone).await;
+    // Before the last word: nothing of this generation is told after it.
+    core.stop_kernel_actor(KernelActor::Generation).await;
     let took = begun.elapsed();
     core.journal.announce(registry_gone.or(sealed), || {
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         (ActorName::Generation(core.epoch), EventKind::Closed { reason: reason.clone(), took_ms })
     });
-    core.stop_kernel_actor(KernelActor::Generation).await;
     let everything = [Place::Registry, Place::Services];
     core.counters.report(&everything, (core.epoch, reason, took), &in_flight, resources_failed)
 }

@@ -37,6 +37,8 @@ impl Balance {
 
     /// Closes the application and checks what is left of it.
     ///
+    /// Cancel safety: the close goes on when the future is dropped, and nothing is checked.
+    ///
     /// # Errors
     /// [`CloseError`], if the close cannot be waited for.
     ///

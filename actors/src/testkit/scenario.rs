@@ -37,8 +37,9 @@ const UNSHUFFLED: u64 = 0;
 
 /// A story of supervised work, to be told by [`Scenario::run`].
 ///
-/// Run it from a plain `#[test]`: it makes its own runtime. Specs are made anew for every run, so that no run
-/// sees what another left.
+/// Run it from a plain `#[test]`: it makes its own runtime, and tokio panics when that is done inside another.
+/// Specs are made anew for every run, so that no run sees what another left; a story has to make anew what it
+/// shares with its processes.
 pub struct Scenario {
     name: String,
     spec: Box<dyn Fn() -> ApplicationSpec>,

@@ -77,7 +77,9 @@ impl Stage {
     /// Goes on to this instant, in milliseconds since the story began. The first call that lets time pass
     /// also marks the tree at open, unless [`Stage::opened`] did.
     ///
-    /// What else happens at this instant may happen before or after.
+    /// What else happens at this instant may happen before or after: [`Stage::settle`] waits for all of it.
+    ///
+    /// Cancel safety: the time that has passed has passed; nothing else is lost when the future is dropped.
     ///
     /// # Panics
     /// When the instant has passed: a story is told forwards.
@@ -93,12 +95,17 @@ impl Stage {
     }
 
     /// Waits until nothing is left to do at this instant: every task waits for time, for a message, or for
-    /// the story. No time passes.
+    /// the story. No time passes. Work on other threads and real I/O are not seen.
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn settle(&self) {
         self.idle.reached().await;
     }
 
-    /// Marks the tree at open, once everything has settled. Only the first call counts.
+    /// Marks the tree at open, once everything has settled. Only the first call counts; a story that marks
+    /// none and lets no time pass is shown the tree at its end.
+    ///
+    /// Cancel safety: a future that is dropped marks nothing.
     pub async fn opened(&self) {
         if self.tree_at_open.lock().is_none() {
             self.settle().await;
@@ -124,6 +131,8 @@ impl Stage {
     ///
     /// # Errors
     /// [`CloseError`], if the close cannot be waited for.
+    ///
+    /// Cancel safety: the close goes on when the future is dropped.
     pub async fn close_as(&self, reason: CloseReason) -> Result<std::sync::Arc<CloseReport>, CloseError> {
         let generation = self.generation();
         self.begin_close(reason);

@@ -142,7 +142,7 @@ impl Cut {
         Self(Some(Arc::clone(child)))
     }
 
-    fn disarm(mut self) {
+    fn over(mut self) {
         self.0 = None;
     }
 }
@@ -184,7 +184,7 @@ impl Actor for Wrapper {
             Some(Body::Actor(actor)) => Box::pin(start_actor(&myself, state, actor)).await,
             None => {}
         }
-        cut.disarm();
+        cut.over();
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl Actor for Wrapper {
             let cut = Cut::off(&child);
             let exit = end_object(&child, object).await;
             child.finish(exit).await;
-            cut.disarm();
+            cut.over();
         })
         .await;
         Ok(())
@@ -315,8 +315,9 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
 }
 
 async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitReason {
-    if !child.is_bound() && !child.is_told_to_stop() {
-        // It removed itself: its terminal path is done and `close` is not called (contract, G5).
+    if child.is_removed() {
+        // It was removed: its terminal path is done and `close` is not called (contract, G5), not even when a
+        // close told it to stop before its wrapper got here.
         let dropped = drop_object(object);
         return dropped.err().map_or(ExitReason::Removed, |panic| ExitReason::Panicked(panic.0));
     }

@@ -77,12 +77,13 @@ async fn run(core: &Arc<Core>, reason: CloseReason, begun: Instant, sealed: Caus
     let operations_gone = end_kernel_actor(core, KernelActor::Operations, stop.reason, ended).await;
     let operations_gone = operations_gone.into_iter().collect();
     let registry_gone = end_kernel_actor(core, KernelActor::Registry, stop.reason, operations_gone).await;
+    // Before the last word: nothing of this generation is told after it.
+    core.stop_kernel_actor(KernelActor::Generation).await;
     let took = begun.elapsed();
     core.journal.announce(registry_gone.or(sealed), || {
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         (ActorName::Generation(core.epoch), EventKind::Closed { reason: reason.clone(), took_ms })
     });
-    core.stop_kernel_actor(KernelActor::Generation).await;
     let everything = [Place::Registry, Place::Services];
     core.counters.report(&everything, (core.epoch, reason, took), &in_flight, resources_failed)
 }
@@ -104,7 +105,8 @@ pub(crate) async fn end_processes(core: &Arc<Core>, stop: Stop) {
     let children = core.gather_processes();
     // A start that does not settle by the deadline is killed below, like anything else.
     let _ = timeout_at(stop.deadline, processes.settled()).await;
-    end_children(core, &children, stop, || processes.extinct()).await;
+    let ended = end_children(core, &children, stop, || processes.extinct()).await;
+    await_gone(core, ended).await;
 }
 
 /// Step 5: one by one, so that a service outlives those that were started after it.
@@ -116,7 +118,9 @@ async fn end_services(core: &Arc<Core>, stop: Stop) {
     for service in services.iter().rev() {
         service.revoke();
         let alone = std::slice::from_ref(service);
-        end_children(core, alone, Stop { cause, ..stop }, || async { drop(service.ended().await) }).await;
+        let stop = Stop { cause, ..stop };
+        let ended = end_children(core, alone, stop, || async { drop(service.ended().await) }).await;
+        await_gone(core, ended).await;
         cause = service.trail().last.or(cause);
     }
 }
@@ -133,21 +137,27 @@ fn services_in_order(core: &Core) -> Vec<Arc<Child>> {
     services
 }
 
-/// Tells children to stop, in reverse order, and sees to it that they end. `all_ended` says when.
-pub(crate) async fn end_children<F: Future<Output = ()>>(
+/// Tells children to stop, in reverse order, and sees to it that they end. `all_ended` says when. Answers
+/// those whose actors may not be gone yet.
+async fn end_children<'a, F: Future<Output = ()>>(
     core: &Arc<Core>,
-    children: &[Arc<Child>],
+    children: &'a [Arc<Child>],
     stop: Stop,
     all_ended: impl Fn() -> F,
-) {
+) -> Vec<&'a Arc<Child>> {
     let told = Instant::now();
     let Told { shortest, not_gone } = tell(core, children, stop).await;
     let first = patience_ends(shortest, told).map_or(stop.deadline, |at| at.min(stop.deadline));
     if timeout_at(first, all_ended()).await.is_err() {
         kill_in_waves(core, children, (told, stop.deadline), all_ended).await;
     }
+    not_gone
+}
+
+/// Waits until the actors of ended children are gone.
+async fn await_gone(core: &Core, ended: Vec<&Arc<Child>>) {
     let _ = timeout(core.limits.cleanup_bound, async {
-        for child in not_gone {
+        for child in ended {
             child.gone().await;
         }
     })
@@ -172,20 +182,27 @@ async fn kill_in_waves<F: Future<Output = ()>>(
     }
 }
 
-/// Has one child stopped beside the caller.
+/// Has one child stopped beside the caller, who waits for its end alone: the closer of its generation is the
+/// one to wait until its actors are gone.
 pub(crate) fn close_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
     let child = Arc::clone(child);
-    tasks::spawn(async move { stop_one(&child, reason, cause).await });
+    tasks::spawn(async move { drop(end_one(&child, reason, cause).await) });
 }
 
-/// Has one child stopped: told once its start has settled, waited for within its patience, killed.
+/// Has one child stopped, until its actors are gone.
 pub(crate) async fn stop_one(child: &Arc<Child>, reason: StopReason, cause: Cause) {
+    let ended = end_one(child, reason, cause).await;
+    await_gone(&child.core, ended).await;
+}
+
+/// Told once its start has settled, waited for within its patience, killed.
+async fn end_one(child: &Arc<Child>, reason: StopReason, cause: Cause) -> Vec<&Arc<Child>> {
     let core = &child.core;
     let deadline = Instant::now() + core.limits.close_deadline;
     let _ = timeout_at(deadline, child.settled()).await;
     let stop = Stop { reason, cause: cause.or(child.trail().last), deadline };
     let alone = std::slice::from_ref(child);
-    end_children(core, alone, stop, || async { drop(child.ended().await) }).await;
+    end_children(core, alone, stop, || async { drop(child.ended().await) }).await
 }
 
 /// Children that were told to stop.

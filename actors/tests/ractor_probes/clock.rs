@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::kit::{Log, Plan, soon, work};
+use crate::kit::{Log, Plan, pass, soon, work};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const TICK: Duration = Duration::from_millis(1);
@@ -35,11 +35,11 @@ async fn an_interval_first_fires_after_one_period() {
     let actor = Plan::default().spawn().await;
     let ticks = log.clone();
     actor.actor.send_interval(HOUR, move || ticks.noting("tick"));
-    tokio::time::sleep(HOUR - TICK).await;
+    pass(HOUR - TICK).await;
     assert!(log.lines().is_empty());
-    tokio::time::sleep(2 * TICK).await;
+    pass(2 * TICK).await;
     assert_eq!(log.lines(), ["tick"]);
-    tokio::time::sleep(HOUR).await;
+    pass(HOUR).await;
     assert_eq!(log.lines(), ["tick", "tick"]);
 }
 

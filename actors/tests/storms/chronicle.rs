@@ -83,6 +83,11 @@ fn subject(event: &Event) -> Option<String> {
     }
 }
 
+/// On several workers these may cross with the end: they look before they are told, and the moment passes.
+fn may_cross(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::StopSent { .. } | EventKind::Killed { .. } | EventKind::Progressed { .. })
+}
+
 impl Chronicle {
     fn read(&mut self, world: &World, event: &Event) {
         if let Some(name) = subject(event) {
@@ -159,8 +164,7 @@ impl Chronicle {
                 let begun = event.causes.iter().all(|cause| life.ended == 0 || cause.get() < life.end);
                 world.check(begun, || format!("an effect of {name} began after its end"));
             }
-            // On several workers an order and an end may cross.
-            EventKind::StopSent { .. } | EventKind::Killed { .. } if !exact => {}
+            kind if !exact && may_cross(kind) => {}
             _ => world.check(life.ended == 0, || format!("{name} has ended, but goes on")),
         }
     }
@@ -178,7 +182,9 @@ impl Chronicle {
         // A supervisor that a script has fail may do so in its very last turn.
         let supervisor_failed =
             matches!(event.kind, EventKind::Failed { .. }) && matches!(event.actor, ActorName::Generation(_));
-        let may_come = supervisor_failed
+        let crosses = world.timing == Timing::Real && may_cross(&event.kind);
+        let may_come = crosses
+            || supervisor_failed
             || matches!(
                 event.kind,
                 EventKind::DroppedLate { .. }

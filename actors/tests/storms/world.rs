@@ -246,8 +246,15 @@ impl World {
         let mut accounts = self.accounts.lock();
         if accounts.closing.insert(epoch) {
             let seen = accounts.refused.get(&epoch).copied().unwrap_or_default();
-            accounts.refused_before.insert(epoch, seen);
+            // Looked at last: a replacement that meant another one may have closed it long ago.
+            if self.is_open(epoch) {
+                accounts.refused_before.insert(epoch, seen);
+            }
         }
+    }
+
+    fn is_open(&self, epoch: u64) -> bool {
+        self.generations.lock().get(&epoch).is_some_and(Generation::is_open)
     }
 
     pub(crate) fn registry_closed(&self, report: &CloseReport) {
@@ -267,7 +274,9 @@ impl World {
     }
 
     pub(crate) fn is_closing(&self, record: &Record) -> bool {
-        record.closing.load(Ordering::SeqCst) || self.accounts.lock().closing.contains(&record.epoch)
+        record.closing.load(Ordering::SeqCst)
+            || self.accounts.lock().closing.contains(&record.epoch)
+            || !self.is_open(record.epoch)
     }
 }
 

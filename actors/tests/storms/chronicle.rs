@@ -179,12 +179,9 @@ impl Chronicle {
             world.check(begun, || format!("an effect of epoch {epoch} began after its seal"));
         }
         let closed = self.closed.get(&epoch).is_some_and(|closed| *closed < event.id.get());
-        // A supervisor that a script has fail may do so in its very last turn.
-        let supervisor_failed =
-            matches!(event.kind, EventKind::Failed { .. }) && matches!(event.actor, ActorName::Generation(_));
-        let crosses = world.timing == Timing::Real && may_cross(&event.kind);
-        let may_come = crosses
-            || supervisor_failed
+        // A removal is told by the thread that removed, once the id is free; the close does not wait for it.
+        let is_late_word = may_cross(&event.kind) || matches!(event.kind, EventKind::Unbound { .. });
+        let may_come = world.timing == Timing::Real && is_late_word
             || matches!(
                 event.kind,
                 EventKind::DroppedLate { .. }

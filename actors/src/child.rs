@@ -381,7 +381,7 @@ impl Child {
         }
     }
 
-    /// Lets go of its actors if they are gone already. Answers whether they are.
+    /// Lets go of its actors' tasks if they are gone already. Answers whether they are.
     pub(crate) fn let_go(&self) -> bool {
         if self.exit.get().is_none() {
             return false;
@@ -390,9 +390,7 @@ impl Child {
         let is_gone = |task: &Option<JoinHandle<()>>| task.as_ref().is_none_or(JoinHandle::is_finished);
         let all_gone = is_gone(&tasks.wrapper_task) && is_gone(&tasks.inner_task);
         if all_gone {
-            let gone = std::mem::take(&mut *tasks);
-            drop(tasks);
-            drop(gone);
+            (tasks.wrapper_task, tasks.inner_task) = (None, None);
         }
         all_gone
     }

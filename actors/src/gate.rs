@@ -1,13 +1,14 @@
 //! The gate: one atomic word that decides, atomically with revocation, whether an effect may begin.
 //!
-//! Every process has one for its commits, every generation one for its admissions. The word holds a closed
-//! bit, the number of effects in flight and the number of effects ever begun:
+//! Every process has one for its commits, every generation two for its admissions. The word holds a closed
+//! bit, a bit that says whether effects are to be told of, the number of effects in flight and the number of
+//! effects ever begun:
 //!
 //! ```text
-//! 63                                  16 15             1   0
-//! +------------------------------------+----------------+---+
-//! | begun (wraps harmlessly)           | in flight      | C |
-//! +------------------------------------+----------------+---+
+//! 63                                  17 16             2   1   0
+//! +------------------------------------+----------------+---+---+
+//! | begun (wraps harmlessly)           | in flight      | W | C |
+//! +------------------------------------+----------------+---+---+
 //! ```
 //!
 //! Invariants, each with the reason it holds:
@@ -37,10 +38,13 @@ mod tests;
 use crate::sync::{AtomicU64, Notify, Ordering};
 
 const CLOSED: u64 = 1;
-const ONE_IN_FLIGHT: u64 = 1 << 1;
-const IN_FLIGHT_MASK: u64 = 0x7fff << 1;
+/// Here, so that the fast path reads one word.
+const WATCHED: u64 = 1 << 1;
+const ONE_IN_FLIGHT: u64 = 1 << IN_FLIGHT_SHIFT;
+const IN_FLIGHT_SHIFT: u32 = 2;
+const IN_FLIGHT_MASK: u64 = 0x7fff << IN_FLIGHT_SHIFT;
 const ONE_BEGUN: u64 = 1 << BEGUN_SHIFT;
-const BEGUN_SHIFT: u32 = 16;
+const BEGUN_SHIFT: u32 = 17;
 
 /// Admits effects until it is closed, and lets the closer wait for those inside.
 #[derive(Debug)]
@@ -72,6 +76,7 @@ impl Gate {
 
     /// Lets one effect begin, unless the gate is closed.
     #[cfg(not(tenure_toy_gate))]
+    #[inline]
     pub(crate) fn enter(&self) -> Result<Pass<'_>, Turned> {
         match self.word.fetch_update(Ordering::Acquire, Ordering::Acquire, admit) {
             Ok(_) => Ok(Pass { gate: self }),
@@ -94,6 +99,16 @@ impl Gate {
     /// Lets no further effect begin. Idempotent. Returns how many are still in flight.
     pub(crate) fn close(&self) -> u64 {
         in_flight(self.word.fetch_or(CLOSED, Ordering::AcqRel))
+    }
+
+    /// Has effects told of from here on.
+    pub(crate) fn watch(&self) {
+        self.word.fetch_or(WATCHED, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & WATCHED != 0
     }
 
     /// How many effects ever began, those in flight included. Final once the gate is closed.
@@ -120,9 +135,18 @@ impl Gate {
     }
 
     #[cfg(not(tenure_toy_gate))]
+    #[inline]
     fn leave(&self) {
         let before = self.word.fetch_sub(ONE_IN_FLIGHT, Ordering::Release);
-        if before & CLOSED != 0 && in_flight(before) == 1 {
+        if before & CLOSED != 0 {
+            self.left_closed(before);
+        }
+    }
+
+    #[cfg(not(tenure_toy_gate))]
+    #[cold]
+    fn left_closed(&self, before: u64) {
+        if in_flight(before) == 1 {
             self.drained.notify_waiters();
         }
     }
@@ -132,6 +156,7 @@ impl Gate {
 }
 
 impl Drop for Pass<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.gate.leave();
     }
@@ -144,5 +169,5 @@ fn admit(word: u64) -> Option<u64> {
 }
 
 fn in_flight(word: u64) -> u64 {
-    (word & IN_FLIGHT_MASK) >> 1
+    (word & IN_FLIGHT_MASK) >> IN_FLIGHT_SHIFT
 }

@@ -3,8 +3,8 @@
 //! Nobody listening costs one relaxed load and one look at tracing's level an event: no event is built.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
@@ -31,6 +31,19 @@ struct Inner {
     turn: Mutex<()>,
     subscribers: broadcast::Sender<Arc<Event>>,
     recorder: RwLock<Option<Arc<Recorder>>>,
+    /// Those who tell of applied commits, once a recorder is attached.
+    watchable: Mutex<Vec<Weak<dyn Watchable>>>,
+}
+
+/// Tells of what costs nothing while nobody records.
+pub(crate) trait Watchable: Send + Sync {
+    fn watch(&self);
+}
+
+impl std::fmt::Debug for dyn Watchable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watchable")
+    }
 }
 
 /// Keeps every event, commits included, in order. For tests and for tools that draw what happened.
@@ -96,6 +109,7 @@ impl Journal {
                 turn: Mutex::new(()),
                 subscribers: broadcast::Sender::new(capacity.clamp(1, 1 << 20)),
                 recorder: RwLock::new(None),
+                watchable: Mutex::default(),
             }),
         }
     }
@@ -113,8 +127,19 @@ impl Journal {
     pub fn record(&self) -> Arc<Recorder> {
         let mut recorder = self.inner.recorder.write();
         let recorder = recorder.get_or_insert_with(Arc::default);
+        let recorder = Arc::clone(recorder);
         self.inner.recording.store(true, Ordering::Release);
-        Arc::clone(recorder)
+        // Set before anybody is asked: who comes after this list was read looks at the flag.
+        let watchable = self.inner.watchable.lock().clone();
+        watchable.iter().filter_map(Weak::upgrade).for_each(|one| one.watch());
+        recorder
+    }
+
+    /// Has `one` told when a recorder is attached; it looks by itself whether one is already.
+    pub(crate) fn tell_of_recorder(&self, one: Weak<dyn Watchable>) {
+        let mut watchable = self.inner.watchable.lock();
+        watchable.retain(|one| one.strong_count() > 0);
+        watchable.push(one);
     }
 
     /// A recorder is attached: applied commits make events too.

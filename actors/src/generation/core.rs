@@ -26,7 +26,7 @@ use crate::gate::{Gate, Turned};
 use crate::generation::report::{CloseReport, Counters};
 use crate::generation::{CloseOrder, GenerationMessage, ServiceKey};
 use crate::id::{Epoch, ProcessId, Role, Seq};
-use crate::journal::Journal;
+use crate::journal::{Journal, Watchable};
 use crate::operations::{OperationsMessage, OperationsTable};
 use crate::process::ProcessSpec;
 use crate::registry::RegistryMessage;
@@ -290,7 +290,7 @@ fn cause(number: u64) -> Cause {
 
 impl Core {
     pub(crate) fn new(epoch: Epoch, limits: Limits, application: Arc<ApplicationShared>) -> Arc<Self> {
-        Arc::new(Self {
+        let core = Arc::new(Self {
             epoch,
             journal: application.journal.clone(),
             chaos: application.chaos.clone(),
@@ -314,7 +314,10 @@ impl Core {
             processes_ended: OnceCell::new(),
             registry_report: OnceCell::new(),
             limits,
-        })
+        });
+        let watchable: Weak<dyn Watchable> = Arc::downgrade(&core) as _;
+        core.journal.tell_of_recorder(watchable);
+        core
     }
 
     pub(crate) fn population(&self, place: Place) -> &Population {
@@ -387,6 +390,14 @@ impl Core {
         let child = Arc::new(child);
         spec.equip(&child);
         ledger.of(place).insert(child.name.seq, Arc::clone(&child));
+        // Looked at while the ledger is held: whoever seals, or records, either sees this child in it, or has
+        // said so before.
+        if self.is_sealed() {
+            child.revoke();
+        }
+        if self.journal.is_recording() {
+            child.gate.watch();
+        }
         drop(ledger);
         self.population(place).admit();
         if place == Place::Registry {
@@ -530,6 +541,15 @@ impl Core {
     /// The ractor parent of every child.
     pub(crate) fn supervisor(&self) -> Option<ActorCell> {
         self.actors.generation.get().map(ActorRef::get_cell)
+    }
+}
+
+impl Watchable for Core {
+    fn watch(&self) {
+        let ledger = self.ledger.lock();
+        let closing = Arc::clone(&self.closing_processes.lock());
+        let children = ledger.services.values().chain(ledger.processes.values()).chain(closing.iter());
+        children.for_each(|child| child.gate.watch());
     }
 }
 

@@ -129,10 +129,15 @@ impl ProcessContext {
     /// As [`ProcessContext::commit`], with the value.
     pub fn commit_value<V, R>(&self, value: V, effect: impl FnOnce(V) -> R) -> Result<R, Refused<V>> {
         let submitted = self.submitted(None);
-        match self.enter(submitted) {
-            Ok(pass) => Ok(self.apply(pass, None, submitted, || effect(value))),
-            Err(error) => Err(Refused { value, error }),
-        }
+        let pass = match self.enter(submitted) {
+            Ok(pass) => pass,
+            Err(error) => return Err(Refused { value, error }),
+        };
+        let begun = Begun { context: self, what: None, submitted };
+        let result = effect(value);
+        drop(pass);
+        begun.applied();
+        Ok(result)
     }
 
     /// [`ProcessContext::commit`] for an effect that awaits. It holds its permit across its awaits, and a
@@ -163,32 +168,31 @@ impl ProcessContext {
         Ok(result)
     }
 
+    /// The fast path reads and writes one word, which no other process writes.
+    #[inline]
     fn run<R>(&self, what: Option<&str>, effect: impl FnOnce() -> R) -> Result<R, CommitError> {
-        let submitted = self.submitted(what);
-        let pass = self.enter(submitted)?;
-        Ok(self.apply(pass, what, submitted, effect))
+        if self.child.gate.is_watched() {
+            return self.run_watched(what, effect);
+        }
+        match self.child.gate.enter() {
+            Ok(_pass) => Ok(effect()),
+            Err(turned) => Err(self.refused(turned, None)),
+        }
     }
 
-    fn apply<R>(
-        &self,
-        pass: Pass<'_>,
-        what: Option<&str>,
-        submitted: Cause,
-        effect: impl FnOnce() -> R,
-    ) -> R {
+    /// [`ProcessContext::run`] while a recorder is attached.
+    #[cold]
+    fn run_watched<R>(&self, what: Option<&str>, effect: impl FnOnce() -> R) -> Result<R, CommitError> {
+        let submitted = self.submitted(what);
+        let pass = self.enter(submitted)?;
         let begun = Begun { context: self, what, submitted };
         let result = effect();
         drop(pass);
         begun.applied();
-        result
+        Ok(result)
     }
 
-    /// Touches no line that another process writes: the sealed flag is written once, the gate is our own.
-    #[inline]
     fn enter(&self, submitted: Cause) -> Result<Pass<'_>, CommitError> {
-        if self.child.core.is_sealed() {
-            return Err(self.refused(Turned::Closed, submitted));
-        }
         self.child.gate.enter().map_err(|turned| self.refused(turned, submitted))
     }
 
@@ -210,9 +214,8 @@ impl ProcessContext {
         }
     }
 
-    #[inline]
     fn submitted(&self, what: Option<&str>) -> Cause {
-        if self.child.core.journal.is_recording() { self.record_submitted(what) } else { None }
+        if self.child.gate.is_watched() { self.record_submitted(what) } else { None }
     }
 
     #[cold]

@@ -9,7 +9,7 @@ use tenure_actors::{
     testkit,
 };
 
-use crate::script::{Crash, Part, Plan, Script, Step, Then, Whose, Wish};
+use crate::script::{Crash, Part, Plan, Script, Step, Then, Timing, Whose, Wish};
 use crate::workers::{self, Call, Subject};
 use crate::world::{Answer, Held, Record, World};
 use crate::{chronicle, verdict};
@@ -237,7 +237,7 @@ async fn watch(
             .check(active.as_ref() != Some(&owner), || format!("{record} has ended and holds its operation"));
     }
     world.check(!handle.remove() && handle.state().is_none(), || format!("{record} is bound after its end"));
-    record.revoked.store(true, Ordering::SeqCst);
+    note_revocation(world, record, !matches!(exit, ExitReason::Killed(_) | ExitReason::Abandoned));
     let again = handle.close().await;
     world.check(again.to_string() == exit.to_string(), || format!("{record} ended {exit}, then {again}"));
 }
@@ -252,9 +252,17 @@ pub(crate) fn remove_itself(world: &World, record: &Record, context: &ProcessCon
     removed
 }
 
+/// No effect of the process begins any more. One that began before may still be at work on another thread,
+/// unless the kernel has waited for it: removals and kills do not.
+fn note_revocation(world: &World, record: &Record, waited: bool) {
+    if waited || world.timing == Timing::Virtual {
+        record.revoked.store(true, Ordering::SeqCst);
+    }
+}
+
 fn note_removal(world: &World, record: &Record, ran: bool, removed: bool) {
     if removed && ran {
-        record.revoked.store(true, Ordering::SeqCst);
+        note_revocation(world, record, false);
         // Marks are set before a close is asked for: without one the removal came first.
         if !world.is_closing(record) {
             record.removed_first.store(true, Ordering::SeqCst);
@@ -285,7 +293,7 @@ pub(crate) async fn close_process(world: &World, handle: ProcessHandle) {
     let record = world.record_of(&handle);
     record.closing.store(true, Ordering::SeqCst);
     let exit = handle.close().await;
-    record.revoked.store(true, Ordering::SeqCst);
+    note_revocation(world, &record, !matches!(exit, ExitReason::Killed(_) | ExitReason::Abandoned));
     world.check(handle.exit().is_some() && handle.state().is_none(), || {
         format!("{record}: closed, {handle:?}")
     });

@@ -27,7 +27,8 @@ use crate::tasks;
 /// methods of [`Registry`] are thin senders of these messages.
 ///
 /// A registry that is closed and gone drops messages and their reply ports: `ractor::call!` then answers an
-/// error, which means *closed*.
+/// error, which means *closed*. Give calls a time limit (`ractor::call_t!`): a message that is being sent in the
+/// moment in which the registry fails may stay in its mailbox unanswered.
 pub enum RegistryMessage {
     /// Starts a process under an id. Answered when the start has settled.
     Start {

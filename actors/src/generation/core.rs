@@ -42,7 +42,8 @@ pub(crate) struct Core {
     pub(crate) journal: Journal,
     pub(crate) application: Arc<ApplicationShared>,
     pub(crate) chaos: Chaos,
-    /// Set once, when authority ends. It only refuses earlier than the gates would.
+    /// Set once, when authority ends: what is asked of the generation is refused from then on. Commits do not
+    /// look at it; their own gates are closed in the same call.
     sealed: AtomicBool,
     /// Weak: what is taken out of it may linger until the map reclaims it, and must not keep an ended child,
     /// its object and, through them, this very generation. The ledger holds every child that is in it.
@@ -335,9 +336,8 @@ impl Core {
 
     /// Ends the epoch: from here on no commit begins and nothing is admitted. Idempotent.
     ///
-    /// The flag refuses at once; closing the gate of every child, in this same call, is what makes it
-    /// atomic for those that had looked at the flag before. A child that is being admitted at this very
-    /// moment is met by the closer, once the admissions have drained.
+    /// The gate of every child is closed in this same call. A child that is being admitted at this very moment
+    /// is either met here, or finds the flag set and closes its own gate.
     pub(crate) fn seal(&self, cause: Cause) -> Cause {
         self.processes.admissions.close();
         self.services.admissions.close();

@@ -171,10 +171,11 @@ impl ProcessContext {
     /// The fast path reads and writes one word, which no other process writes.
     #[inline]
     fn run<R>(&self, what: Option<&str>, effect: impl FnOnce() -> R) -> Result<R, CommitError> {
-        if self.child.gate.is_watched() {
+        let gate = &self.child.gate;
+        if gate.is_watched() {
             return self.run_watched(what, effect);
         }
-        match self.child.gate.enter() {
+        match gate.enter() {
             Ok(_pass) => Ok(effect()),
             Err(turned) => Err(self.refused(turned, None)),
         }

@@ -501,7 +501,7 @@ impl Child {
         self.orders.kill_reason()
     }
 
-    /// Completes when it is told to stop, has lost its id or has ended.
+    /// Completes when it is told to stop, or has ended.
     pub(crate) async fn told_to_stop(&self) {
         self.wait_for(|child| (child.is_told_to_stop() || child.exit.get().is_some()).then_some(())).await;
     }

@@ -1,7 +1,16 @@
-//! Background work for agent applications, under supervision.
+//! Background work for agent applications, under supervision: work that has lost its authority cannot change
+//! anything.
 //!
-//! [`actors`] is the supervision kernel: application, generation, registry, operations and the commit gate.
+//! - [`model`]: the records, in the words of the field: task, schedule, occurrence, run, attempt, event.
+//! - [`rules`]: what may happen to them, as plain functions.
+//! - [`store`]: where they are kept, behind one port.
+//! - [`actors`]: the supervision kernel: application, generation, registry, operations and the commit gate.
 pub use tenure_actors as actors;
+
+pub mod clock;
+pub mod model;
+pub mod rules;
+pub mod store;
 
 /// The start that the README shows compiles and runs.
 #[cfg(doctest)]

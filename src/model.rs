@@ -1,0 +1,28 @@
+//! The records of the durable plane (contract durable-tasks.md, sections 1, 2 and 8). Data only: what may
+//! happen to them is in [`crate::rules`], where they are kept in [`crate::store`].
+
+mod event;
+mod id;
+mod invalid;
+mod occurrence;
+mod payload;
+mod run;
+mod schedule;
+mod task;
+mod time;
+
+pub use event::{Event, EventKind, NewEvent, Subject};
+pub use id::{AgentId, AttemptId, InstanceId, RunId, TaskId};
+pub use invalid::{Invalid, Problem};
+pub use occurrence::{Occurrence, OccurrenceOutcome, SkipReason};
+pub use payload::{PREVIEW_CHARACTERS, Payload, RunResult};
+pub use run::{
+    Approval, ApprovalAnswer, Attempt, AttemptStatus, CancelIntent, CancelMode, ErrorClass, Idempotency,
+    Lane, Lease, Limits, Place, Progress, Run, RunError, RunSpec, RunStatus, Token, Trigger, WaitReason,
+    Waiting,
+};
+pub use schedule::{DstFold, DstGap, MisfirePolicy, Schedule, SchedulePlace, ScheduleState, Timing};
+pub use task::{
+    BackoffKind, Metadata, OverlapPolicy, RetryPolicy, SessionPolicy, Task, TaskSpec, WorkspacePolicy,
+};
+pub use time::{Seconds, Timestamp};

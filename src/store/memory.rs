@@ -1,0 +1,5 @@
+//! stub
+use crate::clock::Clock;
+/// stub
+#[derive(Debug)]
+pub struct MemoryStore;

@@ -1,6 +1,7 @@
 //! The one place that reads the wall clock. Everything else is given a [`Clock`], or asks the store.
 
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
@@ -45,5 +46,34 @@ impl RuntimeClock {
 impl Clock for RuntimeClock {
     fn now(&self) -> Timestamp {
         self.base.plus(self.started.elapsed())
+    }
+}
+
+/// A clock that stands still until it is set: for tests that say what time it is.
+#[derive(Debug)]
+pub struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    #[must_use]
+    pub fn at(now: Timestamp) -> Self {
+        Self(AtomicI64::new(now.ms()))
+    }
+
+    /// Sets it, forward or back.
+    pub fn set(&self, now: Timestamp) {
+        self.0.store(now.ms(), Ordering::SeqCst);
+    }
+
+    /// Sets it forward.
+    pub fn advance(&self, by: Duration) {
+        let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.0.fetch_add(by, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_ms(self.0.load(Ordering::SeqCst))
     }
 }

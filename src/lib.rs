@@ -4,13 +4,28 @@
 //! - [`model`]: the records, in the words of the field: task, schedule, occurrence, run, attempt, event.
 //! - [`rules`]: what may happen to them, as plain functions.
 //! - [`store`]: where they are kept, behind one port.
+//! - [`Tenure`]: the facade; [`Agent`] is what executes.
 //! - [`actors`]: the supervision kernel: application, generation, registry, operations and the commit gate.
 pub use tenure_actors as actors;
 
+mod agent;
 pub mod clock;
+mod error;
+mod instance;
 pub mod model;
 pub mod rules;
+mod settings;
 pub mod store;
+mod tenure;
+
+pub use agent::{Agent, AgentError, AgentResult, Answer};
+pub use error::Error;
+pub use instance::{AuthorityError, Health, RunContext, StoreHealth};
+pub use settings::Settings;
+pub use tenure::{
+    CancelFilter, Cancelled, Deletion, EventStream, RunRequest, RunState, Shutdown, Status, TaskStatus,
+    Tenure,
+};
 
 /// The start that the README shows compiles and runs.
 #[cfg(doctest)]

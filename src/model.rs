@@ -23,6 +23,7 @@ pub use run::{
 };
 pub use schedule::{DstFold, DstGap, MisfirePolicy, Schedule, SchedulePlace, ScheduleState, Timing};
 pub use task::{
-    BackoffKind, Metadata, OverlapPolicy, RetryPolicy, SessionPolicy, Task, TaskSpec, WorkspacePolicy,
+    BackoffKind, Metadata, OverlapPolicy, RetryPolicy, SessionPolicy, Task, TaskPatch, TaskSpec,
+    WorkspacePolicy,
 };
 pub use time::{Seconds, Timestamp};

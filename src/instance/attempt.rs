@@ -1,0 +1,246 @@
+//! One attempt: a managed process that runs the agent within its limits, and hands on what it came to.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tenure_actors::rules::Patience;
+use tenure_actors::{OperationLease, ProcessContext, ProcessResult, ProcessSpec};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::context::RunContext;
+use super::live::{LiveRun, StopCause};
+use super::outbox::What;
+use super::{Instance, ms};
+use crate::agent::{AgentResult, Answer};
+use crate::model::{Payload, RunError, RunResult, Timestamp};
+use crate::rules::Outcome;
+
+/// The process that executes the attempt a live run has begun.
+pub(super) fn process(instance: &Arc<Instance>, live: &Arc<LiveRun>, lease: OperationLease) -> ProcessSpec {
+    let job = Job { instance: Arc::clone(instance), live: Arc::clone(live), handed_on: false };
+    // The kernel's patience begins when the process is told to stop, ours a little later: ours decides first.
+    let patience = Patience::Time(ms(instance.settings.patience).saturating_add(250));
+    ProcessSpec::function("run", move |context| execute(job, context))
+        .patience(patience)
+        .fence(live.token)
+        .holding(lease)
+}
+
+/// Hands on what the attempt came to exactly once, also when it is dropped anywhere on its way.
+struct Job {
+    instance: Arc<Instance>,
+    live: Arc<LiveRun>,
+    handed_on: bool,
+}
+
+impl Job {
+    fn hand_on(&mut self, outcome: Outcome) {
+        if std::mem::replace(&mut self.handed_on, true) {
+            return;
+        }
+        if self.live.fenced.is_cancelled() {
+            return self.instance.live.remove(&self.live);
+        }
+        self.instance.outbox.push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw()));
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if !self.handed_on {
+            let cut_off = judge(self.live.cause().or(Some(StopCause::Interrupted)), None);
+            let outcome = self.instance.settle_result(cut_off);
+            self.hand_on(outcome);
+        }
+    }
+}
+
+async fn execute(mut job: Job, context: ProcessContext) -> ProcessResult {
+    let ended = run(&job, &context).await;
+    let outcome = job.instance.settle_result(judge(job.live.cause(), ended));
+    // The first gate: a generation that was closed changes nothing any more, not even by its successes.
+    if context.commit(|| job.hand_on(outcome)).is_err() {
+        job.hand_on(interrupted());
+    }
+    Ok(())
+}
+
+/// How the agent's future ended: none when it was cut off.
+type Ended = Option<Result<AgentResult, Box<dyn Any + Send>>>;
+
+async fn run(job: &Job, context: &ProcessContext) -> Ended {
+    let (instance, live) = (&job.instance, &job.live);
+    let Some(agent) = instance.agent(&live.run().spec.agent_id) else {
+        live.stop(StopCause::Interrupted);
+        return None;
+    };
+    let limits = Limits::of(live, instance);
+    let given = RunContext::new(Arc::clone(instance), Arc::clone(live), context.clone(), limits.earliest());
+    let future = AssertUnwindSafe(async move { agent.run(given).await }).catch_unwind();
+    tokio::select! {
+        biased;
+        () = live.fenced.cancelled() => None,
+        ended = future => Some(ended),
+        () = limits.enforce(live, context) => None,
+        () = store_progress(instance, live) => None,
+    }
+}
+
+/// When an attempt has to end.
+struct Limits {
+    timeout: Option<Instant>,
+    deadline: Option<Instant>,
+    stall: Option<Duration>,
+    patience: Duration,
+}
+
+impl Limits {
+    fn of(live: &LiveRun, instance: &Instance) -> Self {
+        let (run, now) = (live.run(), Instant::now());
+        let limits = run.spec.limits;
+        // The deadline is an instant of the store's clock, and so is the start: only their distance counts.
+        let left = |deadline: Timestamp| run.attempt_started_at.map(|start| now + deadline.since(start));
+        Self {
+            timeout: limits.timeout.map(|timeout| now + timeout.duration()),
+            deadline: limits.deadline_at.and_then(left),
+            stall: instance.settings.stall,
+            patience: instance.settings.patience,
+        }
+    }
+
+    fn earliest(&self) -> Option<Instant> {
+        [self.timeout, self.deadline].into_iter().flatten().min()
+    }
+
+    /// Tells the attempt to stop when it has to, and returns when it has to be cut off (T11).
+    async fn enforce(&self, live: &LiveRun, context: &ProcessContext) {
+        let cause = tokio::select! {
+            biased;
+            () = live.stop.cancelled() => live.cause().unwrap_or(StopCause::Interrupted),
+            cause = self.reached(live, context) => cause,
+        };
+        live.stop(cause);
+        if cause == StopCause::Cancelled {
+            // Whose users asked it to stop may end in its own time, within its limits.
+            live.stop(self.reached(live, context).await);
+        }
+        sleep(self.patience).await;
+    }
+
+    async fn reached(&self, live: &LiveRun, context: &ProcessContext) -> StopCause {
+        tokio::select! {
+            biased;
+            () = context.cancelled() => StopCause::Interrupted,
+            () = at(self.timeout) => StopCause::TimedOut,
+            () = at(self.deadline) => StopCause::PastDeadline,
+            () = self.stalled(live) => StopCause::Stalled,
+        }
+    }
+
+    /// Waits until no progress was told for the stall limit.
+    async fn stalled(&self, live: &LiveRun) {
+        let Some(limit) = self.stall else { return std::future::pending().await };
+        while timeout(limit, live.heard_of()).await.is_ok() {}
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Hands on what is told of progress, at most so often and so much. Never ends.
+async fn store_progress(instance: &Instance, live: &Arc<LiveRun>) {
+    loop {
+        live.told.notified().await;
+        if let Some(progress) = live.take_progress(instance.settings.progress_limit) {
+            instance.outbox.push(Arc::clone(live), progress);
+        }
+        sleep(instance.settings.progress_every).await;
+    }
+}
+
+/// What an attempt came to, by the first reason it was told to stop for, if it was.
+fn judge(cause: Option<StopCause>, ended: Ended) -> Judged {
+    let late = |what: &str| RunError::new("timeout", what);
+    match (cause, ended) {
+        (Some(StopCause::TimedOut), _) => {
+            Outcome::TimedOut(late("the attempt took longer than its timeout")).into()
+        }
+        (Some(StopCause::PastDeadline), _) => {
+            Outcome::PastDeadline(late("the deadline of the run has passed")).into()
+        }
+        (_, Some(Ok(Ok(answer)))) => Judged::Answered(answer),
+        (Some(StopCause::Cancelled), Some(Ok(Err(error)))) => Judged::Cancelled(error.partial),
+        (Some(StopCause::Cancelled), _) => Judged::Cancelled(None),
+        (Some(StopCause::Interrupted), _) => interrupted().into(),
+        (Some(StopCause::Stalled), _) => {
+            Outcome::Failed(RunError::new("stalled", "the attempt told no progress for too long")).into()
+        }
+        (None, Some(Ok(Err(error)))) => Outcome::Failed(error.error).into(),
+        (None, Some(Err(panic))) => {
+            Outcome::Failed(RunError::new("exception", first_line(panic.as_ref()))).into()
+        }
+        (None, None) => interrupted().into(),
+    }
+}
+
+/// What an attempt came to, its result not yet kept anywhere.
+enum Judged {
+    Answered(Answer),
+    Cancelled(Option<Payload>),
+    Known(Outcome),
+}
+
+impl From<Outcome> for Judged {
+    fn from(outcome: Outcome) -> Self {
+        Self::Known(outcome)
+    }
+}
+
+fn interrupted() -> Outcome {
+    Outcome::Interrupted(RunError::new("interrupted", "its host was shut down or replaced"))
+}
+
+fn first_line(panic: &(dyn Any + Send)) -> String {
+    let text = match panic.downcast_ref::<&str>() {
+        Some(text) => text,
+        None => panic.downcast_ref::<String>().map_or("without a text", String::as_str),
+    };
+    format!("panicked: {}", text.lines().next().unwrap_or_default())
+}
+
+impl Instance {
+    /// Finds a place for the result: with the run, or, past the limit, in its workspace.
+    fn settle_result(&self, judged: Judged) -> Outcome {
+        match judged {
+            Judged::Known(outcome) => outcome,
+            Judged::Answered(Answer::AwaitingApproval { question, data }) => {
+                Outcome::AwaitingApproval { question, data }
+            }
+            Judged::Answered(Answer::Done(payload)) => match self.keep(payload) {
+                Ok(result) => Outcome::Completed(result),
+                Err(error) => Outcome::Failed(error),
+            },
+            Judged::Cancelled(partial) => {
+                Outcome::Cancelled(partial.and_then(|partial| self.keep(partial).ok()))
+            }
+        }
+    }
+
+    fn keep(&self, payload: Payload) -> Result<RunResult, RunError> {
+        let (size, limit) = (payload.bytes.len(), self.settings.result_limit);
+        if size > limit {
+            return Err(RunError::new(
+                "result_too_large",
+                format!("the result has {size} bytes, expected at most {limit}; write it to the workspace"),
+            ));
+        }
+        Ok(RunResult::Inline(payload))
+    }
+}

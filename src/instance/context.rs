@@ -1,0 +1,234 @@
+//! What an attempt is given: its query, who it is, when to stop, and the one way to have an effect.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tenure_actors::{CommitError, ProcessContext};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Instance;
+use super::live::LiveRun;
+use crate::model::{Approval, ApprovalAnswer, Progress, Run, RunId, RunSpec, Timestamp, Token};
+use crate::store::{RenewRequest, Renewal, StoreError};
+
+/// One attempt, as its agent sees it. A cheap clone; it may outlive the attempt, and then every commit is
+/// refused.
+#[derive(Clone)]
+pub struct RunContext {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    instance: Arc<Instance>,
+    live: Arc<LiveRun>,
+    process: ProcessContext,
+    run: Run,
+    deadline: Option<Instant>,
+}
+
+/// Why an effect was not had.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// The run is somebody else's now, or has ended: nothing of this attempt has an effect any more.
+    #[error(
+        "run \"{run_id}\" is not held any more under fence {fence}: another attempt, or its end, came first"
+    )]
+    Fenced {
+        /// The run.
+        run_id: RunId,
+        /// The fence that was held.
+        fence: u64,
+    },
+    /// The lease may have expired while the store could not be asked. It may still be renewed: ask again, or
+    /// use [`RunContext::commit`], which asks the store.
+    #[error("run \"{run_id}\" cannot rely on its lease: the store was not reached in time; try again")]
+    Suspended {
+        /// The run.
+        run_id: RunId,
+    },
+    /// The process or its generation was closed.
+    #[error(transparent)]
+    Revoked(#[from] CommitError),
+    /// The store did not say whether the run is still held.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl RunContext {
+    pub(super) fn new(
+        instance: Arc<Instance>,
+        live: Arc<LiveRun>,
+        process: ProcessContext,
+        deadline: Option<Instant>,
+    ) -> Self {
+        let run = live.run();
+        Self { inner: Arc::new(Inner { instance, live, process, run, deadline }) }
+    }
+
+    // --- what is to be done -----------------------------------------------------------------------------
+
+    /// What the agent is asked, byte for byte.
+    #[must_use]
+    pub fn query(&self) -> &str {
+        &self.inner.run.spec.query
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run_id(&self) -> &RunId {
+        &self.inner.run.run_id
+    }
+
+    /// What never changes about the run: task, agent, session, trigger, occurrence, limits, metadata.
+    #[must_use]
+    pub fn spec(&self) -> &RunSpec {
+        &self.inner.run.spec
+    }
+
+    /// The number of this attempt, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.inner.run.attempt
+    }
+
+    /// The session the run belongs to.
+    #[must_use]
+    pub fn session_id(&self) -> &str {
+        &self.inner.run.spec.session_id
+    }
+
+    /// The token under which this attempt holds the run: shown to effects outside, so that a sink can refuse
+    /// what comes from an earlier holder.
+    #[must_use]
+    pub fn fence(&self) -> Token {
+        self.inner.live.token
+    }
+
+    /// When the attempt was begun, by the store's clock.
+    #[must_use]
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.inner.run.attempt_started_at
+    }
+
+    /// What a person answered, if an attempt before this one asked.
+    #[must_use]
+    pub fn approval(&self) -> Option<&ApprovalAnswer> {
+        self.inner.run.approval.as_ref().and_then(|Approval { answer, .. }| answer.as_ref())
+    }
+
+    // --- when to stop -----------------------------------------------------------------------------------
+
+    /// When the attempt has to have ended.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.inner.deadline
+    }
+
+    /// Completes when the attempt is to stop: cancelled, out of time, interrupted, or no longer its own.
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
+    pub async fn cancelled(&self) {
+        self.inner.live.stop.cancelled().await;
+    }
+
+    /// Whether the attempt is to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.live.stop.is_cancelled()
+    }
+
+    /// A token that is cancelled when the attempt is to stop, for code that takes one. Cancelling it stops
+    /// nothing but what listens to it.
+    #[must_use]
+    pub fn cancellation(&self) -> CancellationToken {
+        self.inner.live.stop.child_token()
+    }
+
+    // --- effects ----------------------------------------------------------------------------------------
+
+    /// Runs `effect` if the run is still held: the store is asked, and the process's gate is passed
+    /// (design.md, section 3). After the run was taken over or cancelled by force no effect begins.
+    ///
+    /// The effect runs in this call, on this thread; keep it short. What it does outside of this OS process
+    /// should show [`RunContext::fence`]: between the store's answer and the effect the world may change.
+    ///
+    /// # Errors
+    /// [`AuthorityError`]: `effect` was not called.
+    ///
+    /// Cancel safety: when the future is dropped the effect was had or not.
+    pub async fn commit<R>(&self, effect: impl FnOnce() -> R) -> Result<R, AuthorityError> {
+        self.confirm().await?;
+        Ok(self.inner.process.commit(effect)?)
+    }
+
+    /// [`RunContext::commit`] without asking the store: on the word of the last heartbeat, while the lease may
+    /// be relied on.
+    ///
+    /// # Errors
+    /// [`AuthorityError`]: `effect` was not called.
+    pub fn commit_now<R>(&self, effect: impl FnOnce() -> R) -> Result<R, AuthorityError> {
+        let live = &self.inner.live;
+        if live.fenced.is_cancelled() {
+            return Err(self.fenced());
+        }
+        if !live.is_relied_on() {
+            return Err(AuthorityError::Suspended { run_id: live.run_id.clone() });
+        }
+        Ok(self.inner.process.commit(effect)?)
+    }
+
+    async fn confirm(&self) -> Result<(), AuthorityError> {
+        let (instance, live) = (&self.inner.instance, &self.inner.live);
+        let request = RenewRequest {
+            instance: instance.id,
+            leases: vec![(live.run_id.clone(), live.token)],
+            lease: instance.settings.lease,
+        };
+        let asked = Instant::now();
+        let answers = instance.vitals.watch(instance.store.renew(request)).await?;
+        match answers.first() {
+            Some(Renewal::Renewed { .. }) => {
+                live.renewed(asked, instance.reliance());
+                Ok(())
+            }
+            _ => {
+                live.fence();
+                Err(self.fenced())
+            }
+        }
+    }
+
+    fn fenced(&self) -> AuthorityError {
+        let live = &self.inner.live;
+        AuthorityError::Fenced { run_id: live.run_id.clone(), fence: live.token.fence }
+    }
+
+    // --- telling ----------------------------------------------------------------------------------------
+
+    /// Tells how far the attempt is, from 0 to 100, and in words. Stored at most once a second; what is told
+    /// in between is replaced and counted. Also a sign of life for the stall limit.
+    pub fn progress(&self, percent: impl Into<Option<u8>>, message: impl Into<Arc<str>>) {
+        let percent = percent.into().map(|percent| percent.min(100));
+        let message = message.into();
+        self.inner.process.progress(percent, Arc::clone(&message));
+        // The instant is set when it is stored, by the store's clock.
+        self.inner.live.tell(Progress { percent, message, at: Timestamp::default() });
+    }
+
+    /// The managed process of this attempt, for work that needs the supervision tree.
+    #[must_use]
+    pub fn process(&self) -> &ProcessContext {
+        &self.inner.process
+    }
+}
+
+impl fmt::Debug for RunContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunContext")
+            .field("run_id", self.run_id())
+            .field("attempt", &self.attempt())
+            .field("fence", &self.fence().fence)
+            .finish_non_exhaustive()
+    }
+}

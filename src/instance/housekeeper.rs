@@ -1,0 +1,109 @@
+//! Looks after runs that nobody brings to their end, and removes what was kept long enough.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_actors::{ProcessContext, ProcessResult};
+use tokio::time::{Instant, sleep};
+
+use super::Instance;
+use crate::rules::{self, Moment};
+use crate::store::{Decision, PruneRequest, StoreError};
+
+/// The most runs that are looked at, or removed, in one call.
+const PAGE: usize = 500;
+
+pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
+    let mut prune_at = Instant::now() + instance.settings.prune_every;
+    loop {
+        let wait = instance.sweep_and_wait().await;
+        if Instant::now() >= prune_at {
+            instance.prune(&context).await;
+            prune_at = Instant::now() + instance.settings.prune_every;
+        }
+        tokio::select! {
+            () = context.cancelled() => return Ok(()),
+            () = sleep(wait) => {}
+        }
+    }
+}
+
+impl Instance {
+    /// How long to wait for the next sweep: until something has to be looked at, at most the usual time.
+    async fn sweep_and_wait(&self) -> Duration {
+        let usual = self.settings.sweep();
+        if let Err(error) = self.sweep().await {
+            tracing::warn!(%error, "lost runs cannot be looked for until the store answers");
+            return usual;
+        }
+        match self.vitals.watch(self.store.agenda()).await {
+            // What has come already waits for its grace.
+            Ok(agenda) => match agenda.wake {
+                Some(wake) if wake > agenda.now => wake.since(agenda.now).min(usual),
+                _ => usual,
+            },
+            Err(_) => usual,
+        }
+    }
+
+    /// Decides about every run that somebody has to look at. Who else does so at the same time is refused by
+    /// the store, or is first (field L22).
+    pub(crate) async fn sweep(&self) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let runs = self.vitals.watch(self.store.due_runs(after.take(), PAGE)).await?;
+            let moment = self.moment().await?;
+            let decisions: Vec<Decision> = runs
+                .iter()
+                .filter_map(|run| {
+                    rules::sweep(run, self.settings.grace(), Moment { stamp: self.draw(), ..moment })
+                })
+                .map(Decision::from)
+                .collect();
+            if !decisions.is_empty() {
+                let ids: Vec<_> = decisions
+                    .iter()
+                    .filter_map(|decision| decision.runs.first())
+                    .map(|write| write.run.run_id.clone())
+                    .collect();
+                let answers = self.vitals.watch(self.store.commit(decisions)).await?;
+                for (run_id, answer) in ids.iter().zip(answers) {
+                    match answer {
+                        Ok(()) => self.waiters.settled(run_id),
+                        Err(refusal) => tracing::debug!(%refusal, "swept by others, or alive after all"),
+                    }
+                }
+            }
+            match runs.last() {
+                Some(last) if runs.len() == PAGE => {
+                    after = rules::wake_at(last).map(|wake| (wake, last.run_id.clone()));
+                }
+                _ => return Ok(()),
+            }
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes in bounded batches, so that nobody waits long behind one (field G2, G7).
+    async fn prune(&self, context: &ProcessContext) {
+        while !context.is_cancelled() {
+            match self.prune_batch().await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return tracing::warn!(%error, "finished runs could not be pruned"),
+            }
+        }
+    }
+
+    async fn prune_batch(&self) -> Result<bool, StoreError> {
+        let now = self.vitals.watch(self.store.now()).await?;
+        let request = PruneRequest {
+            before: now.minus(self.settings.retain_for),
+            keep: self.settings.retain_runs,
+            limit: PAGE,
+        };
+        Ok(self.vitals.watch(self.store.prune(request)).await?.more)
+    }
+}

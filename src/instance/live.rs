@@ -1,0 +1,222 @@
+//! The runs that this instance holds, from the grant until their outcome is stored or refused.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_actors::ProcessHandle;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::outbox::What;
+use crate::model::{Progress, Run, RunId, Token};
+
+/// All of them. What is not in here any more is not renewed, and cannot commit.
+pub(crate) struct LiveRuns {
+    most: usize,
+    by_id: Mutex<HashMap<RunId, Arc<LiveRun>>>,
+    /// Notified when there is room for more, or another reason to claim.
+    pub(crate) room: Notify,
+    /// Notified when one has gone.
+    gone: Notify,
+}
+
+/// One of them.
+pub(crate) struct LiveRun {
+    pub(crate) run_id: RunId,
+    /// The token of the grant. Never changes: another grant is another live run.
+    pub(crate) token: Token,
+    /// The run as it was last read or written here.
+    run: Mutex<Run>,
+    /// Until when the holder may rely on the lease, without asking the store.
+    relied_until: Mutex<Instant>,
+    /// Cancelled when the attempt is to stop, whoever says so.
+    pub(crate) stop: CancellationToken,
+    /// Why it is to stop: the first reason.
+    cause: OnceLock<StopCause>,
+    /// Cancelled when the token has lost its authority.
+    pub(crate) fenced: CancellationToken,
+    /// The process that executes the attempt.
+    process: OnceLock<ProcessHandle>,
+    progress: Mutex<Told>,
+    /// Notified when progress is told: for who stores it, and for who waits for signs of life.
+    pub(crate) told: Notify,
+    alive: Notify,
+}
+
+/// What the attempt told of its progress that is not stored yet.
+#[derive(Default)]
+struct Told {
+    pending: Option<Progress>,
+    /// How much was told and replaced before it was stored.
+    coalesced: u64,
+    /// How much was stored.
+    stored: u64,
+}
+
+/// Why an attempt is to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StopCause {
+    /// Somebody wants the run cancelled.
+    Cancelled,
+    /// The attempt's time is up.
+    TimedOut,
+    /// The run's time is up.
+    PastDeadline,
+    /// It has told no progress for too long.
+    Stalled,
+    /// Its generation closes.
+    Interrupted,
+}
+
+impl LiveRuns {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, by_id: Mutex::default(), room: Notify::new(), gone: Notify::new() }
+    }
+
+    /// How many more may be claimed.
+    pub(crate) fn free(&self) -> usize {
+        self.most.saturating_sub(self.len())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.lock().len()
+    }
+
+    pub(crate) fn get(&self, run_id: &RunId) -> Option<Arc<LiveRun>> {
+        self.by_id.lock().get(run_id).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<LiveRun>> {
+        self.by_id.lock().values().cloned().collect()
+    }
+
+    pub(crate) fn insert(&self, live: Arc<LiveRun>) {
+        let before = self.by_id.lock().insert(live.run_id.clone(), live);
+        // A run that is granted again here was lost before: what is left of it has no authority.
+        if let Some(before) = before {
+            before.fence();
+        }
+    }
+
+    /// Lets go of a run: its outcome is stored, or refused for good.
+    pub(crate) fn remove(&self, live: &LiveRun) {
+        live.fence();
+        let mut by_id = self.by_id.lock();
+        if by_id.get(&live.run_id).is_some_and(|found| found.token == live.token) {
+            by_id.remove(&live.run_id);
+        }
+        drop(by_id);
+        self.room.notify_one();
+        self.gone.notify_waiters();
+    }
+
+    /// Waits until there is none.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let gone = self.gone.notified();
+            if self.len() == 0 {
+                return;
+            }
+            gone.await;
+        }
+    }
+}
+
+impl LiveRun {
+    /// A run that was granted. `asked` is when the grant was asked for: the lease is relied on from then.
+    pub(crate) fn new(run: Run, token: Token, asked: Instant, reliance: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            run_id: run.run_id.clone(),
+            token,
+            run: Mutex::new(run),
+            relied_until: Mutex::new(asked + reliance),
+            stop: CancellationToken::new(),
+            cause: OnceLock::new(),
+            fenced: CancellationToken::new(),
+            process: OnceLock::new(),
+            progress: Mutex::default(),
+            told: Notify::new(),
+            alive: Notify::new(),
+        })
+    }
+
+    pub(crate) fn run(&self) -> Run {
+        self.run.lock().clone()
+    }
+
+    pub(crate) fn set_run(&self, run: Run) {
+        *self.run.lock() = run;
+    }
+
+    /// Completes when the attempt tells of itself again.
+    pub(crate) async fn heard_of(&self) {
+        self.alive.notified().await;
+    }
+
+    pub(crate) fn tell(&self, progress: Progress) {
+        let mut told = self.progress.lock();
+        if told.pending.is_some() {
+            told.coalesced += 1;
+        }
+        told.pending = Some(progress);
+        drop(told);
+        self.told.notify_one();
+        self.alive.notify_one();
+    }
+
+    /// What is to be stored of the progress told so far, if so much may be stored.
+    pub(crate) fn take_progress(&self, most: u64) -> Option<What> {
+        let mut told = self.progress.lock();
+        if told.stored >= most {
+            // Past the limit it is counted only, and the run is not affected (field G12).
+            told.coalesced += u64::from(told.pending.take().is_some());
+            return None;
+        }
+        let progress = told.pending.take()?;
+        told.stored += 1;
+        Some(What::Progress { progress, coalesced: std::mem::take(&mut told.coalesced) })
+    }
+
+    /// The lease was renewed by a request that was sent then.
+    pub(crate) fn renewed(&self, asked: Instant, reliance: Duration) {
+        let mut relied_until = self.relied_until.lock();
+        *relied_until = (*relied_until).max(asked + reliance);
+    }
+
+    /// Whether the lease may be relied on without asking the store: never longer than the store keeps it,
+    /// by this machine's monotonic clock (L12).
+    pub(crate) fn is_relied_on(&self) -> bool {
+        !self.fenced.is_cancelled() && Instant::now() < *self.relied_until.lock()
+    }
+
+    pub(crate) fn executes_in(&self, process: ProcessHandle) {
+        let process = self.process.get_or_init(|| process);
+        // Fenced before it had a process: it has lost its authority all the same.
+        if self.fenced.is_cancelled() {
+            let _ended_before = process.remove();
+        }
+    }
+
+    /// Tells the attempt to stop. The first cause is kept.
+    pub(crate) fn stop(&self, cause: StopCause) {
+        let _first = self.cause.set(cause);
+        self.stop.cancel();
+    }
+
+    pub(crate) fn cause(&self) -> Option<StopCause> {
+        self.cause.get().copied()
+    }
+
+    /// The token has lost its authority: from the return of this call the attempt commits nothing, and it is
+    /// cut off at its next await.
+    pub(crate) fn fence(&self) {
+        self.fenced.cancel();
+        if let Some(process) = self.process.get() {
+            let _ended_before = process.remove();
+        }
+        self.stop.cancel();
+    }
+}

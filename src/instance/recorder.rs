@@ -1,0 +1,185 @@
+//! Stores what attempts came to: everything that waits goes in one commit, each under its own token.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_actors::{ProcessContext, ProcessResult};
+
+use super::Instance;
+use super::outbox::{Item, What};
+use crate::model::{Progress, Run, RunId, RunStatus, Token};
+use crate::rules::{self, Moment, Moved};
+use crate::store::{Decision, Refusal, RunWrite, StoreError};
+
+/// The most writes in one commit.
+const BATCH: usize = 1000;
+
+/// The pauses while the store does not answer.
+const PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
+    loop {
+        tokio::select! {
+            () = instance.outbox.filled() => {}
+            () = context.cancelled() => break,
+        }
+        instance.flush().await;
+    }
+    // Told to stop after the last attempt has ended: what they came to is stored first, within the patience.
+    instance.flush().await;
+    Ok(())
+}
+
+impl Instance {
+    /// Stores everything that waits. Returns when nothing does; does not return while the store fails.
+    ///
+    /// Cancel safety: what was not stored stays, and is stored by the next call.
+    pub(crate) async fn flush(&self) {
+        let mut batch = self.outbox.in_flight.lock().await;
+        let mut pause = PAUSE;
+        loop {
+            self.outbox.take(&mut batch, BATCH);
+            if batch.is_empty() {
+                return;
+            }
+            match self.store_batch(&mut batch).await {
+                Ok(()) => pause = PAUSE,
+                Err(error) => {
+                    tracing::warn!(%error, waiting = batch.len(), "outcomes are kept until the store takes them");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Tries to store the first item of each run; what is settled is taken out of the batch.
+    async fn store_batch(&self, batch: &mut Vec<Item>) -> Result<(), StoreError> {
+        let moment = self.moment().await?;
+        let mut tried: HashSet<RunId> = HashSet::with_capacity(batch.len());
+        let mut places = Vec::with_capacity(batch.len());
+        let mut decisions = Vec::with_capacity(batch.len());
+        for (place, item) in batch.iter_mut().enumerate() {
+            if !tried.insert(item.live.run_id.clone()) {
+                continue;
+            }
+            let stamp = self.draw();
+            if let Ok(write) = item.decide(Moment { stamp, ..moment }) {
+                decisions.push(Decision::from(write));
+                places.push(Some(place));
+            } else {
+                places.push(None);
+            }
+        }
+        let answers = self.vitals.watch(self.store.commit(decisions)).await?;
+        let mut answers = answers.into_iter();
+        let mut settled = HashSet::new();
+        for (place, run_id) in places.into_iter().flatten().zip(&mut answers) {
+            if self.settle(&mut batch[place], run_id).await? {
+                settled.insert(place);
+            }
+        }
+        let mut place = 0;
+        batch.retain(|item| {
+            let gone = settled.contains(&place) || item.is_pointless();
+            place += 1;
+            if gone {
+                self.let_go(item);
+            }
+            !gone
+        });
+        Ok(())
+    }
+
+    /// Whether an item needs no other try.
+    async fn settle(&self, item: &mut Item, answer: Result<(), Refusal>) -> Result<bool, StoreError> {
+        match answer {
+            Ok(()) => {
+                if let Some(write) = item.write.take() {
+                    item.live.set_run(write.run);
+                }
+                Ok(true)
+            }
+            Err(Refusal::Fenced { fence, status, .. }) => {
+                tracing::warn!(run = %item.live.run_id, held = item.token.fence, fence, %status, "a late result was refused");
+                self.try_reinstate(item).await.map(|reinstated| !reinstated)
+            }
+            Err(refusal) => {
+                item.write = None;
+                tracing::debug!(%refusal, "decided again");
+                match self.vitals.watch(self.store.run(&item.live.run_id)).await? {
+                    Some(run) if run.token() == Some(item.token) => {
+                        item.live.set_run(run);
+                        Ok(false)
+                    }
+                    // Deleted under way, or another's: there is nothing to store it in (field L32).
+                    _ => Ok(true),
+                }
+            }
+        }
+    }
+
+    /// A run that was declared lost while its result was on its way is given back to who proves that it was
+    /// theirs, if nobody succeeded them (S2.3, L9); else the result is dropped (S2.4).
+    async fn try_reinstate(&self, item: &mut Item) -> Result<bool, StoreError> {
+        item.write = None;
+        if !matches!(item.what, What::Ended(rules::Outcome::Completed(_), _)) {
+            return Ok(false);
+        }
+        let Some(run) = self.vitals.watch(self.store.run(&item.live.run_id)).await? else { return Ok(false) };
+        let (moment, nonce) = (self.moment().await?, self.draw());
+        let lease = self.settings.lease;
+        let Ok(write) = rules::reinstate(&run, item.token, self.id, nonce, lease, moment) else {
+            return Ok(false);
+        };
+        let run = write.run.clone();
+        match self.commit_one(write.into()).await? {
+            Ok(()) => {
+                item.token = Token { fence: run.fence, nonce };
+                item.live.set_run(run);
+                Ok(true)
+            }
+            Err(refusal) => {
+                tracing::warn!(%refusal, "a lost run was not given back");
+                Ok(false)
+            }
+        }
+    }
+
+    pub(crate) async fn commit_one(&self, decision: Decision) -> Result<Result<(), Refusal>, StoreError> {
+        let mut answers = self.vitals.watch(self.store.commit(vec![decision])).await?;
+        answers.pop().ok_or_else(|| StoreError::unknown("no answer for the decision"))
+    }
+
+    fn let_go(&self, item: &Item) {
+        if matches!(item.what, What::Ended(..)) {
+            self.live.remove(&item.live);
+            self.waiters.settled(&item.live.run_id);
+        }
+    }
+}
+
+impl Item {
+    fn decide(&mut self, moment: Moment) -> Result<RunWrite, Moved> {
+        if let Some(write) = &self.write {
+            return Ok(write.clone());
+        }
+        let run: Run = self.live.run();
+        let write = match self.what.clone() {
+            What::Progress { progress, coalesced } => {
+                let progress = Progress { at: moment.now, ..progress };
+                rules::progress(&run, self.token, progress, coalesced, moment)
+            }
+            What::Ended(outcome, draw) => rules::finish(&run, self.token, outcome, draw, moment),
+        }?;
+        self.write = Some(write.clone());
+        Ok(write)
+    }
+
+    /// Whether the run is not running any more by what is known here: there is nothing to be stored.
+    fn is_pointless(&self) -> bool {
+        self.write.is_none() && self.live.run().status != RunStatus::Running
+    }
+}

@@ -1,0 +1,101 @@
+//! What a host may be told. Every number has a default (contract, section 11; rulings).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The settings of a host.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long a lease is. Default 30 s.
+    pub lease: Duration,
+    /// How often leases are renewed. Default: a third of the lease.
+    pub heartbeat: Option<Duration>,
+    /// How long an expired lease may still be renewed before it is taken over. Default: two heartbeats.
+    pub grace: Option<Duration>,
+    /// How often expired leases and passed deadlines are looked for. Default: a heartbeat.
+    pub sweep: Option<Duration>,
+    /// How many runs execute at once. Default 16.
+    pub concurrency: usize,
+    /// The longest that a change nobody hinted at stays unnoticed. Default 1 s.
+    pub poll: Duration,
+    /// How long running attempts may go on when the host shuts down. Default 30 s.
+    pub drain: Duration,
+    /// How long an attempt that was told to stop is waited for before it is cut off: after its timeout, when
+    /// its run is replaced, when its generation closes. Default 15 s.
+    pub patience: Duration,
+    /// How long an attempt may go without telling its progress. Default: without limit.
+    pub stall: Option<Duration>,
+    /// Results of up to this many bytes are kept with their run, others in its workspace. Default 64 KiB.
+    pub result_inline: usize,
+    /// Results of more bytes fail their run. Default 64 MiB.
+    pub result_limit: usize,
+    /// How often progress is stored at most. Default 1 s.
+    pub progress_every: Duration,
+    /// How much progress of a run is stored at most. Default 1,000.
+    pub progress_limit: u64,
+    /// How long finished runs are kept. Default 30 days.
+    pub retain_for: Duration,
+    /// How many finished runs are kept at most. Default 100,000.
+    pub retain_runs: u64,
+    /// How often finished runs are pruned. Default 1 minute.
+    pub prune_every: Duration,
+    /// Where runs keep their files. Without it they have none.
+    pub workspace: Option<PathBuf>,
+    /// Whether leases are renewed on a thread of their own, so that agents that block the runtime keep them.
+    /// Default true; on a paused clock it must be false.
+    pub heartbeat_thread: bool,
+    /// Seeds what is drawn: delays and stamps. Default: drawn.
+    pub seed: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            heartbeat: None,
+            grace: None,
+            sweep: None,
+            concurrency: 16,
+            poll: Duration::from_secs(1),
+            drain: Duration::from_secs(30),
+            patience: Duration::from_secs(15),
+            stall: None,
+            result_inline: 64 * 1024,
+            result_limit: 64 * 1024 * 1024,
+            progress_every: Duration::from_secs(1),
+            progress_limit: 1000,
+            retain_for: Duration::from_secs(30 * 86_400),
+            retain_runs: 100_000,
+            prune_every: Duration::from_secs(60),
+            workspace: None,
+            heartbeat_thread: true,
+            seed: None,
+        }
+    }
+}
+
+impl Settings {
+    /// How often leases are renewed.
+    #[must_use]
+    pub fn heartbeat(&self) -> Duration {
+        self.heartbeat.unwrap_or(self.lease / 3)
+    }
+
+    /// How long an expired lease may still be renewed.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        self.grace.unwrap_or(self.heartbeat() * 2)
+    }
+
+    /// How often expired leases are looked for.
+    #[must_use]
+    pub fn sweep(&self) -> Duration {
+        self.sweep.unwrap_or(self.heartbeat())
+    }
+
+    /// How long before the store lets a lease expire its holder stops relying on it.
+    #[must_use]
+    pub fn margin(&self) -> Duration {
+        self.lease / 10
+    }
+}

@@ -1,0 +1,238 @@
+//! The facade: everything that a host, the command line and HTTP do goes through [`Tenure`].
+
+mod cancels;
+mod events;
+mod runs;
+mod tasks;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure_actors::{Application, ApplicationSpec, CloseReport, Tree};
+
+use crate::agent::Agent;
+use crate::error::Error;
+use crate::instance::{Health, Instance};
+use crate::model::{AgentId, InstanceId, RunStatus};
+use crate::rules::Moment;
+use crate::settings::Settings;
+use crate::store::{Decision, Store};
+
+pub use cancels::{CancelFilter, Cancelled};
+pub use events::EventStream;
+pub use runs::{RunRequest, RunState};
+pub use tasks::{Deletion, TaskStatus};
+
+/// How often a decision is made again because others were first.
+const TRIES: u32 = 32;
+
+/// A host of durable tasks: it keeps them in a store, and executes runs whose agents it has.
+///
+/// A cheap clone. Dropping the last one stops nothing: call [`Tenure::shutdown`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tenure::clock::SystemClock;
+/// use tenure::model::TaskSpec;
+/// use tenure::store::MemoryStore;
+/// use tenure::{RunContext, RunRequest, Settings, Tenure};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+/// let tenure = Tenure::open(store, Settings::default()).await?;
+/// tenure.register_agent("greeter", |context: RunContext| async move {
+///     Ok(format!("hello, {}", context.query()).into())
+/// })?;
+/// tenure.create_task(TaskSpec::parse(
+///     r#"{ "task_id": "greet", "agent_id": "greeter", "query": "world" }"#,
+/// )?).await?;
+/// let run = tenure.run_now(&"greet".to_owned().try_into()?, RunRequest::default()).await?;
+/// let run = tenure.wait(&run.run_id, None).await?.run;
+/// assert_eq!(run.result.map(|result| result.preview()).as_deref(), Some("hello, world"));
+/// tenure.shutdown().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Tenure {
+    instance: Arc<Instance>,
+    application: Application,
+}
+
+/// How a host is (`GET /status`).
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// This start of the host.
+    pub instance: InstanceId,
+    /// How it is.
+    pub health: Health,
+    /// Its agents.
+    pub agents: Arc<[AgentId]>,
+    /// Runs by status, of all tasks.
+    pub counts: Vec<(RunStatus, u64)>,
+}
+
+/// How a host ended.
+#[derive(Debug, Clone)]
+pub struct Shutdown {
+    /// How its last generation closed.
+    pub report: Arc<CloseReport>,
+    /// Attempts that were interrupted because they did not end within the drain: their runs are queued again.
+    pub interrupted: usize,
+    /// Outcomes that the store did not take in time. Their leases end, and their runs are taken over.
+    pub unstored: usize,
+}
+
+impl Tenure {
+    /// Opens a host on a store: its scheduler, claimer, heartbeat and housekeeper begin at once.
+    ///
+    /// # Errors
+    /// [`Error::Supervision`] when the supervision tree does not come up.
+    pub async fn open(store: Arc<dyn Store>, settings: Settings) -> Result<Self, Error> {
+        let instance = Arc::new(Instance::new(store, settings));
+        let spec = ApplicationSpec::from(instance.generation());
+        let application = Application::open(spec).await?;
+        Ok(Self { instance, application })
+    }
+
+    // --- agents -----------------------------------------------------------------------------------------
+
+    /// Registers an agent under an id; one with that id before it executes no further attempts.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the id is none.
+    pub fn register_agent<A: Agent>(&self, agent_id: &str, agent: A) -> Result<(), Error> {
+        self.register_agent_object(agent_id, Arc::new(agent))
+    }
+
+    /// [`Tenure::register_agent`] with an object that the caller keeps.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the id is none.
+    pub fn register_agent_object<A: Agent>(&self, agent_id: &str, agent: Arc<A>) -> Result<(), Error> {
+        self.instance.register(AgentId::new(agent_id)?, agent);
+        Ok(())
+    }
+
+    /// Forgets an agent: nothing more is claimed for it here. Attempts in progress go on. False if there was
+    /// none.
+    #[must_use = "false means that there was no such agent"]
+    pub fn unregister_agent(&self, agent_id: &AgentId) -> bool {
+        self.instance.unregister(agent_id)
+    }
+
+    /// The agents registered here, by name.
+    #[must_use]
+    pub fn agents(&self) -> Arc<[AgentId]> {
+        self.instance.agents()
+    }
+
+    // --- the host ---------------------------------------------------------------------------------------
+
+    /// This start of the host.
+    #[must_use]
+    pub fn instance_id(&self) -> InstanceId {
+        self.instance.id
+    }
+
+    /// The settings it was opened with.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.instance.settings
+    }
+
+    /// How it is. Asks nobody: it tells the truth also while the store does not answer.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health {
+            store: self.instance.vitals.store(),
+            draining: self.instance.is_draining(),
+            executing: self.instance.live.len(),
+            unstored: self.instance.outbox.len(),
+        }
+    }
+
+    /// How it is, with the counts of the store.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store does not answer.
+    pub async fn status(&self) -> Result<Status, Error> {
+        let counts = self.instance.store.counts(None).await?;
+        Ok(Status { instance: self.instance.id, health: self.health(), agents: self.agents(), counts })
+    }
+
+    /// The live supervision tree.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        self.application.tree()
+    }
+
+    /// The application in whose generations attempts execute: for plugins of the host.
+    #[must_use]
+    pub fn application(&self) -> &Application {
+        &self.application
+    }
+
+    /// Replaces the generation: the old one's attempts are told to stop, and end as interrupted, their runs
+    /// queued again; late results are dropped. The new one claims at once.
+    ///
+    /// # Errors
+    /// [`Error::Supervision`] when the application was closed.
+    pub async fn replace(&self) -> Result<Arc<CloseReport>, Error> {
+        Ok(self.application.replace().await?)
+    }
+
+    /// Ends the host (T44): nothing new begins; attempts may end within the drain; the others are interrupted
+    /// and their runs queued again, no retry spent; outcomes are stored. The store is left open.
+    ///
+    /// # Errors
+    /// [`Error::Supervision`] when the close failed.
+    pub async fn shutdown(&self) -> Result<Shutdown, Error> {
+        let instance = &self.instance;
+        instance.drain();
+        let in_time = tokio::time::timeout(instance.settings.drain, instance.live.emptied()).await;
+        let interrupted = if in_time.is_ok() { 0 } else { instance.live.len() };
+        let report = self.application.close().await?;
+        // The recorder flushed before it was stopped; what it could not store is given one more chance.
+        let last = Duration::min(instance.settings.drain, instance.settings.lease);
+        let _flushed = tokio::time::timeout(last, instance.flush()).await;
+        Ok(Shutdown { report, interrupted, unstored: instance.outbox.len() })
+    }
+
+    // --- deciding ---------------------------------------------------------------------------------------
+
+    /// Reads, decides and writes until the decision is made on what still stands. `decide` is called again
+    /// after every refusal; it answers what to write and what to return, or what to return without a write.
+    async fn decide<T, F, Fut>(&self, what: &str, mut decide: F) -> Result<T, Error>
+    where
+        F: FnMut(Moment) -> Fut,
+        Fut: Future<Output = Result<Decided<T>, Error>>,
+    {
+        for _ in 0..TRIES {
+            let moment = self.instance.moment().await?;
+            let (decision, answer) = match decide(moment).await? {
+                Decided::Write(decision, answer) => (*decision, answer),
+                Decided::Already(answer) => return Ok(answer),
+            };
+            match self.instance.commit_one(decision).await? {
+                Ok(()) => return Ok(answer),
+                Err(refusal) => tracing::debug!(%refusal, what, "decided again"),
+            }
+        }
+        Err(Error::Contended { what: what.to_owned() })
+    }
+}
+
+/// What a decision comes to.
+enum Decided<T> {
+    /// This is to be written, and then answered.
+    Write(Box<Decision>, T),
+    /// This is to be answered; there is nothing to write.
+    Already(T),
+}
+
+impl<T> Decided<T> {
+    fn write(decision: impl Into<Decision>, answer: T) -> Self {
+        Self::Write(Box::new(decision.into()), answer)
+    }
+}

@@ -1,0 +1,237 @@
+//! Runs: asked for, waited for, done again, answered.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Decided, Tenure};
+use crate::error::Error;
+use crate::instance::Fate;
+use crate::model::{
+    ApprovalAnswer, Attempt, Idempotency, Place, Run, RunId, RunStatus, Task, TaskId, Trigger, WaitReason,
+    Waiting,
+};
+use crate::rules::{self, Moment, Wanted};
+use crate::store::{Page, PageRequest, Refusal, RunFilter};
+
+/// What a caller asks of a task.
+#[derive(Debug, Clone, Default)]
+pub struct RunRequest {
+    /// Another query than the task's.
+    pub query: Option<Arc<str>>,
+    /// The same key within a task gives the same run.
+    pub idempotency_key: Option<Arc<str>>,
+    /// Run though the task is paused.
+    pub override_pause: bool,
+}
+
+impl RunRequest {
+    /// Tells two requests apart that come with the same key.
+    fn digest(&self) -> u64 {
+        // The seed is fixed: the digest is stored, and compared by other starts of the program.
+        let mut hasher = foldhash::fast::FixedState::with_seed(0x7465_6e75).build_hasher();
+        hasher.write(self.query.as_deref().unwrap_or_default().as_bytes());
+        hasher.write_u8(u8::from(self.query.is_some()));
+        hasher.finish()
+    }
+}
+
+/// A run, and whether it has settled.
+#[derive(Debug, Clone)]
+pub struct RunState {
+    /// The run.
+    pub run: Run,
+    /// Whether it is terminal or waits for a person.
+    pub settled: bool,
+}
+
+impl Tenure {
+    /// Wants a run of a task now. Its overlap policy decides: the answer may be a skipped run.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Paused`], [`Error::KeyConflict`], [`Error::Draining`], [`Error::Store`].
+    ///
+    /// Cancel safety: the run may have been queued when the future is dropped; an idempotency key tells.
+    pub async fn run_now(&self, task_id: &TaskId, request: RunRequest) -> Result<Run, Error> {
+        let found = self.instance.store.task(task_id).await?;
+        let (task, _) = found.ok_or_else(|| Error::no_task(task_id))?;
+        if !task.spec.enabled && !request.override_pause {
+            return Err(Error::Paused { task_id: task_id.clone() });
+        }
+        self.want(task, request, Trigger::Manual, None).await
+    }
+
+    /// Does an ended run again, as a new run of its task, by the task as it is now (rulings).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] also when the task is gone; [`Error::WrongState`] when the run has not ended.
+    pub async fn retry(&self, run_id: &RunId, request: RunRequest) -> Result<Run, Error> {
+        let run = self.run(run_id).await?;
+        if !run.status.is_terminal() {
+            return Err(Error::WrongState {
+                run_id: run_id.clone(),
+                status: run.status,
+                expected: "an ended run; cancel it first",
+            });
+        }
+        let task_id = &run.spec.task_id;
+        let (task, _) = self.instance.store.task(task_id).await?.ok_or_else(|| Error::no_task(task_id))?;
+        let query = request.query.clone().or_else(|| Some(Arc::clone(&run.spec.query)));
+        let request = RunRequest { query, override_pause: true, ..request };
+        self.want(task, request, Trigger::Retry, Some(run.run_id)).await
+    }
+
+    async fn want(
+        &self,
+        task: Task,
+        request: RunRequest,
+        trigger: Trigger,
+        retry_of: Option<RunId>,
+    ) -> Result<Run, Error> {
+        if self.instance.is_draining() {
+            return Err(Error::Draining);
+        }
+        let idempotency =
+            request.idempotency_key.clone().map(|key| Idempotency { key, digest: request.digest() });
+        let run_id = RunId::generate();
+        let mut task = task;
+        for _ in 0..super::TRIES {
+            let mut plan = self.instance.plan(&task).await?;
+            // After the look at the lane: what was seen there happened before.
+            let moment = self.instance.moment().await?;
+            let wanted = Wanted {
+                trigger,
+                query: request.query.clone(),
+                idempotency: idempotency.clone(),
+                retry_of: retry_of.clone(),
+                override_pause: request.override_pause,
+                ..Wanted::now(run_id.clone(), moment.now)
+            };
+            let run = match plan.want(wanted, moment, self.instance.settings.patience) {
+                Fate::Run(run) => run,
+                // Only what a schedule wants is coalesced; the run that stands for it is the answer.
+                Fate::Coalesced(into) => return self.run(&into).await,
+            };
+            match self.instance.commit_one(plan.decision).await? {
+                Ok(()) => return Ok(run),
+                Err(Refusal::KeyExists { run_id, digest }) => {
+                    return match &idempotency {
+                        Some(ours) if ours.digest == digest => self.run(&run_id).await,
+                        _ => Err(Error::KeyConflict { run_id }),
+                    };
+                }
+                Err(Refusal::StaleTask { task_id, .. }) => {
+                    let found = self.instance.store.task(&task_id).await?;
+                    task = found.ok_or_else(|| Error::no_task(&task_id))?.0;
+                }
+                Err(refusal) => tracing::debug!(%refusal, "decided again"),
+            }
+        }
+        Err(Error::Contended { what: format!("task \"{}\"", task.spec.task_id) })
+    }
+
+    /// Answers a run that waits for a person; it is queued again, and its next attempt receives the answer.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::WrongState`] when it does not wait for a person.
+    pub async fn resume_run(&self, run_id: &RunId, answer: ApprovalAnswer) -> Result<Run, Error> {
+        self.decide(&format!("run \"{run_id}\""), |moment: Moment| {
+            let answer = answer.clone();
+            async move {
+                let run = self.run(run_id).await?;
+                let write = rules::resume(&run, answer, moment).map_err(|moved| Error::WrongState {
+                    run_id: run_id.clone(),
+                    status: moved.0,
+                    expected: RunStatus::AwaitingApproval.as_str(),
+                })?;
+                let run = write.run.clone();
+                Ok(Decided::write(write, run))
+            }
+        })
+        .await
+    }
+
+    // --- reading ----------------------------------------------------------------------------------------
+
+    /// A run.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Store`].
+    pub async fn run(&self, run_id: &RunId) -> Result<Run, Error> {
+        self.instance.store.run(run_id).await?.ok_or_else(|| Error::no_run(run_id))
+    }
+
+    /// Runs, the newest first.
+    ///
+    /// # Errors
+    /// [`Error::Store`]; refused as invalid for a cursor of another listing.
+    pub async fn runs(&self, filter: RunFilter, page: PageRequest) -> Result<Page<Run>, Error> {
+        Ok(self.instance.store.runs(filter, page).await?)
+    }
+
+    /// The attempts of a run, in order.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Store`].
+    pub async fn attempts(&self, run_id: &RunId) -> Result<Vec<Attempt>, Error> {
+        self.run(run_id).await?;
+        Ok(self.instance.store.attempts(run_id).await?)
+    }
+
+    /// Waits until a run is terminal or waits for a person; no longer than the limit, if there is one. The
+    /// run goes on whoever waits.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Store`].
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
+    pub async fn wait(&self, run_id: &RunId, limit: Option<Duration>) -> Result<RunState, Error> {
+        let until = limit.map(|limit| Instant::now() + limit);
+        let waiter = self.instance.waiters.wait_for(run_id);
+        loop {
+            let settled = waiter.settled();
+            let run = self.run(run_id).await?;
+            let over = until.is_some_and(|until| until <= Instant::now());
+            if run.status.is_settled() || over {
+                return Ok(RunState { settled: run.status.is_settled(), run });
+            }
+            let poll = Instant::now() + self.instance.settings.poll;
+            let next = until.map_or(poll, |until| until.min(poll));
+            tokio::select! {
+                () = settled => {}
+                () = sleep(next.duration_since(Instant::now())) => {}
+            }
+        }
+    }
+
+    /// Why a run waits, and since when (T5); none if it does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn waiting(&self, run: &Run) -> Result<Option<Waiting>, Error> {
+        let reason = match &run.place {
+            _ if run.status == RunStatus::AwaitingApproval => WaitReason::Approval,
+            Place::Nowhere => return Ok(None),
+            Place::Future => WaitReason::NotDue { until: run.due_at },
+            Place::Paused => WaitReason::Paused,
+            Place::Lane { lane } => {
+                let view = self.instance.store.lane(lane).await?;
+                let holders = view.active.into_iter().filter(|run| run.status.takes_room());
+                let holders = holders.map(|run| run.run_id).filter(|holder| *holder != run.run_id).collect();
+                WaitReason::LaneFull { lane: Arc::clone(lane), holders }
+            }
+            Place::Ready if self.instance.agent(&run.spec.agent_id).is_none() => {
+                WaitReason::NoAgent { agent_id: run.spec.agent_id.clone() }
+            }
+            Place::Ready => WaitReason::Worker,
+        };
+        let since = match &run.approval {
+            Some(approval) if run.status == RunStatus::AwaitingApproval => approval.asked_at,
+            _ if run.place == Place::Future => run.spec.queued_at,
+            _ => run.due_at,
+        };
+        Ok(Some(Waiting { reason, since }))
+    }
+}

@@ -1,0 +1,279 @@
+//! Tasks: stored, changed, paused, deleted.
+
+use super::{Decided, Tenure};
+use crate::error::Error;
+use crate::model::{
+    CancelMode, EventKind, NewEvent, Occurrence, Run, RunStatus, ScheduleState, Subject, Task, TaskId,
+    TaskPatch, TaskSpec,
+};
+use crate::rules::{self, CancelRequest, Moment};
+use crate::store::{Decision, Page, PageRequest, RunFilter, ScheduleWrite, TaskChange, TaskWrite};
+
+/// What deleting a task does with those of its runs that execute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Deletion {
+    /// They are asked to stop.
+    #[default]
+    Cancel,
+    /// They go on.
+    Keep,
+}
+
+/// A task, and how it does.
+#[derive(Debug, Clone)]
+pub struct TaskStatus {
+    /// The task.
+    pub task: Task,
+    /// How far its schedule has come.
+    pub schedule: ScheduleState,
+    /// Its runs by status.
+    pub counts: Vec<(RunStatus, u64)>,
+    /// The newest of them.
+    pub latest_run: Option<Run>,
+}
+
+impl Tenure {
+    /// Stores a new task.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Store`].
+    pub async fn create_task(&self, spec: TaskSpec) -> Result<Task, Error> {
+        let task_id = spec.task_id.clone();
+        self.put(&task_id, |current, moment| match current {
+            Some(_) => Err(Error::Exists { kind: "task", id: spec.task_id.to_string() }),
+            None => Ok(Some(new_task(spec.clone(), moment))),
+        })
+        .await
+    }
+
+    /// Stores a task, new or changed: what a program declares when it starts. Changing anything but the
+    /// schedule keeps the schedule's place (T35); storing what is there already changes nothing (field S8).
+    ///
+    /// # Errors
+    /// [`Error::Store`], [`Error::Contended`].
+    pub async fn put_task(&self, spec: TaskSpec) -> Result<Task, Error> {
+        let task_id = spec.task_id.clone();
+        self.put(&task_id, |current, moment| {
+            Ok(match current {
+                Some(task) if task.spec == spec => None,
+                Some(task) => Some(changed(task, spec.clone(), EventKind::TaskUpdated, moment)),
+                None => Some(new_task(spec.clone(), moment)),
+            })
+        })
+        .await
+    }
+
+    /// Changes some fields of a task.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Invalid`] when the changed task would not be one.
+    pub async fn patch_task(&self, task_id: &TaskId, patch: TaskPatch) -> Result<Task, Error> {
+        self.put(task_id, |current, moment| {
+            let task = current.ok_or_else(|| Error::no_task(task_id))?;
+            let spec = patch.apply(&task.spec)?;
+            Ok((spec != task.spec).then(|| changed(task, spec, EventKind::TaskUpdated, moment)))
+        })
+        .await
+    }
+
+    /// Stops dispatching a task: its schedule does not fire, its queued runs are not claimed. What executes
+    /// goes on.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Store`].
+    pub async fn pause_task(&self, task_id: &TaskId) -> Result<Task, Error> {
+        self.enable(task_id, false).await
+    }
+
+    /// Dispatches a task again. What its schedule missed meanwhile follows the misfire policy.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Store`].
+    pub async fn resume_task(&self, task_id: &TaskId) -> Result<Task, Error> {
+        self.enable(task_id, true).await
+    }
+
+    async fn enable(&self, task_id: &TaskId, enabled: bool) -> Result<Task, Error> {
+        let kind = if enabled { EventKind::TaskResumed } else { EventKind::TaskPaused };
+        self.put(task_id, |current, moment| {
+            let task = current.ok_or_else(|| Error::no_task(task_id))?;
+            let spec = TaskSpec { enabled, ..task.spec.clone() };
+            Ok((task.spec.enabled != enabled).then(|| changed(task, spec, kind, moment)))
+        })
+        .await
+    }
+
+    /// Deletes a task: its schedule ends, what is queued is cancelled, what executes is cancelled or kept.
+    /// Its runs stay in the listings until they are pruned, its occurrences are remembered (T30).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Store`]: it may be paused and some of its runs cancelled; ask again.
+    pub async fn delete_task(&self, task_id: &TaskId, running: Deletion) -> Result<(), Error> {
+        // Paused first, so that nothing of it begins while its queue is cancelled, whatever happens then.
+        self.pause_task(task_id).await?;
+        self.cancel_all_of(task_id, running).await?;
+        self.decide(&format!("task \"{task_id}\""), |moment: Moment| async move {
+            let Some((task, _)) = self.instance.store.task(task_id).await? else {
+                return Ok(Decided::Already(()));
+            };
+            let event = task_event(&task, EventKind::TaskDeleted, moment);
+            let write = TaskWrite {
+                task_id: task_id.clone(),
+                expect: Some(task.revision),
+                change: TaskChange::Delete,
+                events: vec![event],
+            };
+            Ok(Decided::write(Decision { task: Some(write), ..Decision::default() }, ()))
+        })
+        .await?;
+        // Asked for by others while it was deleted: nothing is left behind.
+        self.cancel_all_of(task_id, running).await
+    }
+
+    async fn cancel_all_of(&self, task_id: &TaskId, running: Deletion) -> Result<(), Error> {
+        let idle = [RunStatus::Queued, RunStatus::Retrying, RunStatus::AwaitingApproval, RunStatus::Lost];
+        let statuses = match running {
+            Deletion::Cancel => Vec::new(),
+            Deletion::Keep => idle.into(),
+        };
+        let filter = RunFilter { task_id: Some(task_id.clone()), statuses, ..RunFilter::default() };
+        let request = CancelRequest {
+            mode: CancelMode::Cooperative,
+            reason: "its task was deleted".into(),
+            requested_by: "delete".into(),
+            force_after: Some(self.instance.settings.patience),
+        };
+        self.cancel_runs(filter, &request).await?;
+        Ok(())
+    }
+
+    // --- reading ----------------------------------------------------------------------------------------
+
+    /// A task, and how far its schedule has come.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Store`].
+    pub async fn task(&self, task_id: &TaskId) -> Result<(Task, ScheduleState), Error> {
+        self.instance.store.task(task_id).await?.ok_or_else(|| Error::no_task(task_id))
+    }
+
+    /// Tasks by name.
+    ///
+    /// # Errors
+    /// [`Error::Store`]; refused as invalid for a cursor of another listing.
+    pub async fn tasks(&self, page: PageRequest) -> Result<Page<(Task, ScheduleState)>, Error> {
+        Ok(self.instance.store.tasks(page).await?)
+    }
+
+    /// A task, and how it does.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Store`].
+    pub async fn task_status(&self, task_id: &TaskId) -> Result<TaskStatus, Error> {
+        let (task, schedule) = self.task(task_id).await?;
+        let counts = self.instance.store.counts(Some(task_id)).await?;
+        let filter = RunFilter { task_id: Some(task_id.clone()), ..RunFilter::default() };
+        let newest = PageRequest { limit: 1, cursor: None };
+        let latest_run = self.instance.store.runs(filter, newest).await?.items.pop();
+        Ok(TaskStatus { task, schedule, counts, latest_run })
+    }
+
+    /// What became of the occurrences of a task, the newest first.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn occurrences(&self, task_id: &TaskId, page: PageRequest) -> Result<Page<Occurrence>, Error> {
+        Ok(self.instance.store.occurrences(task_id, page).await?)
+    }
+
+    // --- writing ----------------------------------------------------------------------------------------
+
+    /// Writes what `change` makes of the task as it stands; nothing if it makes nothing of it.
+    async fn put(
+        &self,
+        task_id: &TaskId,
+        change: impl Fn(Option<&Task>, Moment) -> Result<Option<Changed>, Error>,
+    ) -> Result<Task, Error> {
+        let change = &change;
+        self.decide(&format!("task \"{task_id}\""), |moment: Moment| async move {
+            let current = self.instance.store.task(task_id).await?;
+            let (task, state) = match &current {
+                Some((task, state)) => (Some(task), Some(state)),
+                None => (None, None),
+            };
+            let Some(Changed { task: mut next, mut event }) = change(task, moment)? else {
+                return match current {
+                    Some((task, _)) => Ok(Decided::Already(task)),
+                    None => Err(Error::no_task(task_id)),
+                };
+            };
+            if current.is_none() {
+                event.sequence += self.last_event_of(task_id).await?;
+                next.last_event = event.sequence;
+            }
+            let before = task.map(|task| &task.spec.schedule).zip(state);
+            let schedule = rules::reschedule(task_id, &next.spec.schedule, before, moment.now)?;
+            let decision = Decision {
+                task: Some(TaskWrite {
+                    task_id: task_id.clone(),
+                    expect: task.map(|task| task.revision),
+                    change: TaskChange::Put(Box::new(next.clone())),
+                    events: vec![event],
+                }),
+                schedule: schedule
+                    .map(|next| ScheduleWrite { expect: state.map(|state| state.version), state: next }),
+                ..Decision::default()
+            };
+            Ok(Decided::write(decision, next))
+        })
+        .await
+    }
+}
+
+impl Tenure {
+    /// The number of the last event of a task that is gone: one that is made again goes on from there.
+    async fn last_event_of(&self, task_id: &TaskId) -> Result<u64, Error> {
+        let mut last = 0;
+        loop {
+            let subject = Subject::Task(task_id.clone());
+            match self.instance.store.events(subject, last, 500).await?.last() {
+                Some(event) => last = event.sequence,
+                None => return Ok(last),
+            }
+        }
+    }
+}
+
+/// A task as it is to be stored, and what is told of it.
+struct Changed {
+    task: Task,
+    event: NewEvent,
+}
+
+fn new_task(spec: TaskSpec, moment: Moment) -> Changed {
+    let mut task = Task { spec, created_at: moment.now, updated_at: moment.now, revision: 1, last_event: 0 };
+    let event = task_event(&task, EventKind::TaskCreated, moment);
+    task.last_event = event.sequence;
+    Changed { task, event }
+}
+
+fn changed(before: &Task, spec: TaskSpec, kind: EventKind, moment: Moment) -> Changed {
+    let mut task = Task { spec, updated_at: moment.now, revision: before.revision + 1, ..before.clone() };
+    let event = task_event(before, kind, moment);
+    task.last_event = event.sequence;
+    Changed { task, event }
+}
+
+/// The next event of a task's own.
+fn task_event(task: &Task, kind: EventKind, moment: Moment) -> NewEvent {
+    NewEvent {
+        sequence: task.last_event + 1,
+        kind,
+        at: moment.now,
+        status: None,
+        attempt: 0,
+        fence: 0,
+        instance: None,
+        data: None,
+    }
+}

@@ -15,42 +15,63 @@ use super::live::{LiveRun, StopCause};
 use super::outbox::What;
 use super::{Instance, ms};
 use crate::agent::{AgentResult, Answer};
-use crate::model::{Payload, RunError, RunResult, Timestamp};
+use crate::model::{Payload, Run, RunError, RunResult, Timestamp};
 use crate::rules::Outcome;
 
-/// The process that executes the attempt a live run has begun.
-pub(super) fn process(instance: &Arc<Instance>, live: &Arc<LiveRun>, lease: OperationLease) -> ProcessSpec {
-    let job = Job { instance: Arc::clone(instance), live: Arc::clone(live), handed_on: false };
-    // The kernel's patience begins when the process is told to stop, ours a little later: ours decides first.
-    let patience = Patience::Time(ms(instance.settings.patience).saturating_add(250));
-    ProcessSpec::function("run", move |context| execute(job, context))
-        .patience(patience)
-        .fence(live.token)
-        .holding(lease)
+/// A run that is held here, until what became of it is handed on. It may be dropped anywhere on its way, by
+/// a service that fails or a registry that refuses: the run is then not left behind.
+pub(super) struct Job {
+    instance: Arc<Instance>,
+    pub(super) live: Arc<LiveRun>,
+    stage: Stage,
 }
 
-/// Hands on what the attempt came to exactly once, also when it is dropped anywhere on its way.
-struct Job {
-    instance: Arc<Instance>,
-    live: Arc<LiveRun>,
-    handed_on: bool,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Claimed: its lease ends, and others take over, if nothing else happens.
+    Granted,
+    /// Its attempt has begun, and comes to something.
+    Begun,
+    /// What it came to is on its way to the store.
+    HandedOn,
 }
 
 impl Job {
+    pub(super) fn new(instance: &Arc<Instance>, live: Arc<LiveRun>) -> Self {
+        instance.live.insert(Arc::clone(&live));
+        Self { instance: Arc::clone(instance), live, stage: Stage::Granted }
+    }
+
+    /// The start of the attempt is stored.
+    pub(super) fn begun(&mut self, run: Run) {
+        self.live.set_run(run);
+        self.stage = Stage::Begun;
+    }
+
+    /// The process that executes the attempt.
+    pub(super) fn process(self, lease: OperationLease) -> ProcessSpec {
+        // The kernel's patience begins when the process is told to stop, ours a little later: ours decides.
+        let patience = Patience::Time(ms(self.instance.settings.patience).saturating_add(250));
+        let token = self.live.token;
+        ProcessSpec::function("run", move |context| execute(self, context))
+            .patience(patience)
+            .fence(token)
+            .holding(lease)
+    }
+
     fn hand_on(&mut self, outcome: Outcome) {
-        if std::mem::replace(&mut self.handed_on, true) {
-            return;
+        let stage = std::mem::replace(&mut self.stage, Stage::HandedOn);
+        if stage == Stage::Begun && !self.live.fenced.is_cancelled() {
+            self.instance.outbox.push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw()));
+        } else if stage != Stage::HandedOn {
+            self.instance.live.remove(&self.live);
         }
-        if self.live.fenced.is_cancelled() {
-            return self.instance.live.remove(&self.live);
-        }
-        self.instance.outbox.push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw()));
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if !self.handed_on {
+        if self.stage != Stage::HandedOn {
             let cut_off = judge(self.live.cause().or(Some(StopCause::Interrupted)), None);
             let outcome = self.instance.settle_result(cut_off);
             self.hand_on(outcome);

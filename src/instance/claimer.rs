@@ -10,7 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep};
 
 use super::Instance;
-use super::attempt;
+use super::attempt::Job;
 use super::live::LiveRun;
 use crate::model::{OverlapPolicy, Run};
 use crate::rules::{self, Moment};
@@ -64,39 +64,52 @@ struct Claimer {
 
 impl Claimer {
     /// Claims until nothing is ready, or there is no room. Answers how long nothing becomes due.
+    ///
+    /// While the processes of one claim are started the store works on the next one.
     async fn claim_all(&mut self, context: &ProcessContext) -> Result<Duration, StoreError> {
         // From before the look at the store: what changes after it makes a hint.
         self.hints.get_or_insert_with(|| self.instance.store.watch());
-        loop {
-            let poll = self.instance.settings.poll;
-            let limit = self.instance.live.free().min(BATCH);
-            let agents = self.instance.agents();
-            let idle = limit == 0 || agents.is_empty();
-            if idle || self.instance.is_draining() || context.is_cancelled() {
-                return Ok(poll);
-            }
-            let asked = Instant::now();
-            let nonce = self.again.unwrap_or_else(|| self.instance.draw());
-            let request = ClaimRequest {
-                instance: self.instance.id,
-                nonce,
-                agents,
-                limit,
-                lease: self.instance.settings.lease,
-                repeat: self.again.is_some(),
-            };
-            self.again = Some(nonce);
-            let granted = self.instance.vitals.watch(self.instance.store.claim(request)).await?;
+        let mut begun = Vec::new();
+        while let Some(request) = self.next_request(context) {
+            let (limit, asked) = (request.limit, Instant::now());
+            let claim = self.instance.vitals.watch(self.instance.store.claim(request));
+            let (granted, ()) = tokio::join!(claim, self.start_all(std::mem::take(&mut begun)));
+            let granted = granted?;
             self.again = None;
             let all = granted.len() < limit;
-            self.begin(granted, asked).await;
+            begun = self.begin(granted, asked).await;
             if all {
-                return self.until_due(poll).await;
+                self.start_all(begun).await;
+                return self.until_due().await;
             }
         }
+        self.start_all(begun).await;
+        Ok(self.instance.settings.poll)
     }
 
-    async fn until_due(&self, poll: Duration) -> Result<Duration, StoreError> {
+    /// The next claim; none while there is no room, no agent, or nothing new is to begin.
+    fn next_request(&mut self, context: &ProcessContext) -> Option<ClaimRequest> {
+        let (instance, agents) = (&self.instance, self.instance.agents());
+        let limit = instance.live.free().min(BATCH);
+        // A generation that was sealed starts nothing: its successor claims.
+        let ends = instance.is_draining() || context.is_cancelled() || !self.generation.is_open();
+        if limit == 0 || agents.is_empty() || ends {
+            return None;
+        }
+        let repeat = self.again.is_some();
+        let nonce = *self.again.get_or_insert_with(|| instance.draw());
+        Some(ClaimRequest {
+            instance: instance.id,
+            nonce,
+            agents,
+            limit,
+            lease: instance.settings.lease,
+            repeat,
+        })
+    }
+
+    async fn until_due(&self) -> Result<Duration, StoreError> {
+        let poll = self.instance.settings.poll;
         let agenda = self.instance.vitals.watch(self.instance.store.agenda()).await?;
         Ok(agenda.run.map_or(poll, |due| due.since(agenda.now).min(poll)))
     }
@@ -118,68 +131,65 @@ impl Claimer {
 
     // --- beginning --------------------------------------------------------------------------------------
 
-    /// Begins the attempts of runs that were granted: their operations are reserved, their starts stored,
-    /// their processes started, in this order.
-    async fn begin(&self, granted: Vec<Run>, asked: Instant) {
-        if granted.is_empty() {
-            return;
-        }
+    /// Reserves the operations of runs that were granted, and stores that their attempts begin.
+    async fn begin(&self, granted: Vec<Run>, asked: Instant) -> Vec<Begun> {
         let reliance = self.instance.reliance();
         let mut ready = Vec::with_capacity(granted.len());
         for run in granted {
             let Some(token) = run.token() else { continue };
             let reserved = self.reserve(&run).await;
-            let live = LiveRun::new(run, token, asked, reliance);
-            self.instance.live.insert(Arc::clone(&live));
-            ready.push(Granted { live, reserved });
+            let job = Job::new(&self.instance, LiveRun::new(run, token, asked, reliance));
+            ready.push(Granted { job, reserved });
         }
-        for begun in self.store_starts(ready, asked).await {
-            self.start(begun).await;
+        if ready.is_empty() {
+            return Vec::new();
         }
+        let deadline = asked + self.instance.settings.lease;
+        // If the store does not answer for as long as the leases last, others take over (L19).
+        let stored = self.store_starts(&ready, deadline).await.unwrap_or_default();
+        ready.into_iter().zip(stored).filter_map(|(granted, run)| granted.begun(run?)).collect()
     }
 
     async fn reserve(&self, run: &Run) -> Result<OperationLease, ReserveError> {
         self.generation.operations().reserve(request(run)?).await
     }
 
-    /// Stores that attempts begin, or that runs are given back whose operation is not to be had. Tried again
-    /// while the store does not answer, for as long as the leases may last.
-    async fn store_starts(&self, mut granted: Vec<Granted>, asked: Instant) -> Vec<Begun> {
-        let mut pause = PAUSE;
-        let writes = loop {
-            match self.instance.moment().await {
-                Ok(moment) => break self.writes(&granted, moment),
-                Err(error) if asked.elapsed() < self.instance.settings.lease => {
-                    tracing::warn!(%error, "attempts wait to begin until the store answers");
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-                Err(_) => return self.give_up(granted),
-            }
-        };
-        let answers = loop {
+    /// Stores that attempts begin, or that runs are given back whose operation is not to be had. Answers the
+    /// run of each that was stored; nothing if the store did not answer until the deadline.
+    async fn store_starts(&self, granted: &[Granted], deadline: Instant) -> Option<Vec<Option<Run>>> {
+        let moment = self.until(deadline, || self.instance.moment()).await?;
+        let writes = self.writes(granted, moment);
+        let commit = || {
             let decisions = writes.iter().cloned().map(Decision::from).collect();
-            match self.instance.vitals.watch(self.instance.store.commit(decisions)).await {
-                Ok(answers) => break answers,
-                Err(error) if asked.elapsed() < self.instance.settings.lease => {
+            self.instance.vitals.watch(self.instance.store.commit(decisions))
+        };
+        let answers = self.until(deadline, commit).await?;
+        let stored = writes.iter().zip(answers);
+        Some(stored.map(|(write, answer)| answer.is_ok().then(|| write.run.clone())).collect())
+    }
+
+    /// Asks the store again and again, with the same words, until it answers or the deadline has passed.
+    async fn until<T, F>(&self, deadline: Instant, ask: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut pause = PAUSE;
+        loop {
+            match ask().await {
+                Ok(answer) => return Some(answer),
+                Err(error) if Instant::now() < deadline => {
                     tracing::warn!(%error, "attempts wait to begin until the store answers");
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
-                Err(_) => return self.give_up(granted),
+                Err(_) => return None,
             }
-        };
-        let stored = writes.into_iter().zip(answers);
-        granted
-            .drain(..)
-            .zip(stored)
-            .filter_map(|(granted, (write, answer))| self.begun(granted, write, answer.is_ok()))
-            .collect()
+        }
     }
 
     fn writes(&self, granted: &[Granted], moment: Moment) -> Vec<RunWrite> {
         let write = |granted: &Granted| {
-            let (run, token) = (granted.live.run(), granted.live.token);
+            let (run, token) = (granted.job.live.run(), granted.job.live.token);
             let moment = Moment { stamp: self.instance.draw(), ..moment };
             match &granted.reserved {
                 Ok(_) => rules::start(&run, token, moment),
@@ -192,49 +202,37 @@ impl Claimer {
         granted.iter().filter_map(|granted| write(granted).ok()).collect()
     }
 
-    fn begun(&self, granted: Granted, write: RunWrite, stored: bool) -> Option<Begun> {
-        match granted.reserved {
-            Ok(lease) if stored => {
-                granted.live.set_run(write.run);
-                Some(Begun { live: granted.live, lease })
+    async fn start_all(&self, begun: Vec<Begun>) {
+        for Begun { job, lease } in begun {
+            let live = Arc::clone(&job.live);
+            let id = format!("run:{}:{}", live.run_id, live.run().attempt);
+            match self.generation.registry().start(id, job.process(lease)).await {
+                Ok(process) => live.executes_in(process),
+                // Its job was dropped on the way, and has handed on that it was interrupted.
+                Err(error) => tracing::debug!(run = %live.run_id, %error, "an attempt was not started"),
             }
-            // Given back; or cancelled or taken over before it began, so that it is never polled (X10).
-            _ => {
-                self.instance.live.remove(&granted.live);
-                None
-            }
-        }
-    }
-
-    /// The store has not answered for as long as the leases last: they end, and others take over (L19).
-    fn give_up(&self, granted: Vec<Granted>) -> Vec<Begun> {
-        for granted in granted {
-            self.instance.live.remove(&granted.live);
-        }
-        Vec::new()
-    }
-
-    async fn start(&self, begun: Begun) {
-        let Begun { live, lease } = begun;
-        let id = format!("run:{}:{}", live.run_id, live.run().attempt);
-        let spec = attempt::process(&self.instance, &live, lease);
-        match self.generation.registry().start(id, spec).await {
-            Ok(process) => live.executes_in(process),
-            // The job was dropped on its way and has said so already; this is said once only.
-            Err(error) => tracing::debug!(run = %live.run_id, %error, "an attempt was not started"),
         }
     }
 }
 
 /// A run that was granted, and what became of its operation.
 struct Granted {
-    live: Arc<LiveRun>,
+    job: Job,
     reserved: Result<OperationLease, ReserveError>,
+}
+
+impl Granted {
+    /// None if the run was given back.
+    fn begun(mut self, run: Run) -> Option<Begun> {
+        let lease = self.reserved.ok()?;
+        self.job.begun(run);
+        Some(Begun { job: self.job, lease })
+    }
 }
 
 /// An attempt whose start is stored.
 struct Begun {
-    live: Arc<LiveRun>,
+    job: Job,
     lease: OperationLease,
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
                 () = stop.cancelled() => {}
             }
         });
-        drop(ended.send(()));
+        let _listened_to = ended.send(());
     })?;
     tokio::select! {
         () = context.cancelled() => Ok(()),
@@ -47,8 +47,13 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
 async fn beat(instance: &Instance) {
     let mut hints = instance.store.watch();
     loop {
+        // Who holds nothing has nothing to renew, and sleeps.
+        let tick = async {
+            instance.live.some().await;
+            sleep(instance.settings.heartbeat()).await;
+        };
         let hurry = tokio::select! {
-            () = sleep(instance.settings.heartbeat()) => None,
+            () = tick => None,
             live = wanted(instance, &mut hints) => Some(live),
         };
         let live = hurry.unwrap_or_else(|| instance.live.all());

@@ -36,14 +36,11 @@ impl Instance {
             tracing::warn!(%error, "lost runs cannot be looked for until the store answers");
             return usual;
         }
-        match self.vitals.watch(self.store.agenda()).await {
-            // What has come already waits for its grace.
-            Ok(agenda) => match agenda.wake {
-                Some(wake) if wake > agenda.now => wake.since(agenda.now).min(usual),
-                _ => usual,
-            },
-            Err(_) => usual,
-        }
+        let Ok(agenda) = self.vitals.watch(self.store.agenda()).await else { return usual };
+        let Some(wake) = agenda.wake else { return usual };
+        // A lease that has expired waits for its grace; what has waited for that was decided just now.
+        let next = if wake > agenda.now { wake } else { wake.plus(self.settings.grace()) };
+        if next > agenda.now { next.since(agenda.now).min(usual) } else { usual }
     }
 
     /// Decides about every run that somebody has to look at. Who else does so at the same time is refused by

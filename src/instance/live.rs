@@ -19,6 +19,8 @@ pub(crate) struct LiveRuns {
     by_id: Mutex<HashMap<RunId, Arc<LiveRun>>>,
     /// Notified when there is room for more, or another reason to claim.
     pub(crate) room: Notify,
+    /// Notified when one has come.
+    come: Notify,
     /// Notified when one has gone.
     gone: Notify,
 }
@@ -73,7 +75,7 @@ pub(crate) enum StopCause {
 
 impl LiveRuns {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, by_id: Mutex::default(), room: Notify::new(), gone: Notify::new() }
+        Self { most, by_id: Mutex::default(), room: Notify::new(), come: Notify::new(), gone: Notify::new() }
     }
 
     /// How many more may be claimed.
@@ -95,6 +97,7 @@ impl LiveRuns {
 
     pub(crate) fn insert(&self, live: Arc<LiveRun>) {
         let before = self.by_id.lock().insert(live.run_id.clone(), live);
+        self.come.notify_one();
         // A run that is granted again here was lost before: what is left of it has no authority.
         if let Some(before) = before {
             before.fence();
@@ -111,6 +114,13 @@ impl LiveRuns {
         drop(by_id);
         self.room.notify_one();
         self.gone.notify_waiters();
+    }
+
+    /// Waits until there is one.
+    pub(crate) async fn some(&self) {
+        while self.len() == 0 {
+            self.come.notified().await;
+        }
     }
 
     /// Waits until there is none.

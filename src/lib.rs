@@ -4,6 +4,7 @@
 //! - [`model`]: the records, in the words of the field: task, schedule, occurrence, run, attempt, event.
 //! - [`rules`]: what may happen to them, as plain functions.
 //! - [`store`]: where they are kept, behind one port.
+//! - [`view`]: the shapes in which records are shown.
 //! - [`actors`]: the supervision kernel: application, generation, registry, operations and the commit gate.
 pub use tenure_actors as actors;
 
@@ -11,6 +12,7 @@ pub mod clock;
 pub mod model;
 pub mod rules;
 pub mod store;
+pub mod view;
 
 /// The start that the README shows compiles and runs.
 #[cfg(doctest)]

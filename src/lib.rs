@@ -5,6 +5,7 @@
 //! - [`rules`]: what may happen to them, as plain functions.
 //! - [`store`]: where they are kept, behind one port.
 //! - [`view`]: the shapes in which records are shown.
+//! - [`workspace`]: the files of a run.
 //! - [`actors`]: the supervision kernel: application, generation, registry, operations and the commit gate.
 pub use tenure_actors as actors;
 
@@ -12,7 +13,9 @@ pub mod clock;
 pub mod model;
 pub mod rules;
 pub mod store;
+mod tasks;
 pub mod view;
+pub mod workspace;
 
 /// The start that the README shows compiles and runs.
 #[cfg(doctest)]

@@ -173,12 +173,11 @@ impl Workspace {
     ) -> Result<(), WorkspaceError> {
         let failed = |error| WorkspaceError::of(Action::Removed, path, error);
         let (above, name) = self.writable(path)?;
-        let mut usage = self.shared.usage.lock();
+        // What is filled is counted anew before a write is refused.
+        let _usage = self.shared.usage.lock();
         under(authority, path, || {
             folder::open(&self.shared.dir, &above).and_then(|dir| dir.remove_file(name)).map_err(failed)
-        })?;
-        *usage = None;
-        Ok(())
+        })
     }
 
     /// The folders above a file that may be written, and its name.

@@ -38,6 +38,11 @@ fn task_s9_there_are_no_more_files_and_folders_than_allowed() {
     std::fs::remove_file(place.inside("b")).unwrap();
     workspace.write("c", b"").unwrap();
     assert_eq!(listed(&workspace), ["artifacts/", "c", "logs/", "x/", "x/y"]);
+    // A workspace that is over its limit keeps the files that it has up to date.
+    std::fs::write(place.inside("d"), "").unwrap();
+    let again = place.run();
+    again.write("c", b"newer").unwrap();
+    assert_eq!(refused(again.write("e", b"")), format!("\"e\" {told}"));
 }
 
 #[test]

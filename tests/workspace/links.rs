@@ -167,7 +167,8 @@ fn swap(path: &Path, outside: &Path, stop: &AtomicBool) {
             fs::remove_file(path).unwrap();
         }
         while fs::rename(&aside, path).is_err() {
-            fs::remove_dir_all(path).unwrap();
+            // Fails when something is written there meanwhile; then it is done again.
+            drop(fs::remove_dir_all(path));
         }
     }
 }

@@ -5,6 +5,8 @@
 //! - [`rules`]: what may happen to them, as plain functions.
 //! - [`store`]: where they are kept, behind one port.
 //! - [`Tenure`]: the facade; [`Agent`] is what executes.
+//! - [`view`]: the shapes in which records are shown.
+//! - [`workspace`]: the files of a run.
 //! - [`actors`]: the supervision kernel: application, generation, registry, operations and the commit gate.
 pub use tenure_actors as actors;
 
@@ -26,6 +28,9 @@ pub use tenure::{
     CancelFilter, Cancelled, Deletion, EventStream, RunRequest, RunState, Shutdown, Status, TaskStatus,
     Tenure,
 };
+mod tasks;
+pub mod view;
+pub mod workspace;
 
 /// The start that the README shows compiles and runs.
 #[cfg(doctest)]

@@ -22,17 +22,3 @@ pub use overlap::{Overlap, overlap};
 pub use retry::{Retry, delay, retry};
 pub use sweep::{sweep, wake_at};
 pub use transition::{allowed, lawful};
-/// stub
-pub fn reschedule(
-    task_id: &crate::model::TaskId,
-    _s: &crate::model::Schedule,
-    before: Option<(&crate::model::Schedule, &crate::model::ScheduleState)>,
-    _now: crate::model::Timestamp,
-) -> Result<Option<crate::model::ScheduleState>, crate::model::Invalid> {
-    Ok(Some(crate::model::ScheduleState {
-        task_id: task_id.clone(),
-        version: before.map_or(0, |b| b.1.version) + 1,
-        last_due: None,
-        place: crate::model::SchedulePlace::Idle,
-    }))
-}

@@ -195,18 +195,3 @@ impl Default for WorkspacePolicy {
         }
     }
 }
-/// stub
-#[derive(Debug, Clone)]
-pub struct TaskPatch;
-impl TaskPatch {
-    /// stub
-    pub fn apply(&self, spec: &TaskSpec) -> Result<TaskSpec, super::Invalid> {
-        Ok(spec.clone())
-    }
-}
-impl TaskSpec {
-    /// stub
-    pub fn parse(json: &str) -> Result<Self, super::Invalid> {
-        serde_json::from_str(json).map_err(|e| super::Invalid::one("x", e.to_string()))
-    }
-}

@@ -1,4 +1,4 @@
-//! Cron expressions, in wall time: what a zone makes of them is in [`crate::rules::due`].
+//! Cron expressions, in wall time: what a zone makes of them is in [`crate::rules::Plan`].
 //!
 //! Fields, names, `L`, `W`, `#` and `@daily` are read strictly, so that a bad expression is refused with the
 //! place; which days match is the cron library's affair. As in Vixie cron either day field is enough when both

@@ -1,6 +1,7 @@
 //! The records of the durable plane (contract durable-tasks.md, sections 1, 2 and 8). Data only: what may
 //! happen to them is in [`crate::rules`], where they are kept in [`crate::store`].
 
+mod cron;
 mod event;
 mod id;
 mod invalid;
@@ -11,6 +12,7 @@ mod schedule;
 mod task;
 mod time;
 
+pub use cron::{Cron, CronError, Often};
 pub use event::{Event, EventKind, NewEvent, Subject};
 pub use id::{AgentId, AttemptId, InstanceId, RunId, TaskId};
 pub use invalid::{Invalid, Problem};

@@ -1,4 +1,4 @@
-//! Rules that want runs, and how far each has come. What is due when is in [`crate::rules::due`].
+//! Rules that want runs, and how far each has come. What is due when is in [`crate::rules::Plan`].
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,8 @@ pub struct Schedule {
     pub start_at: Option<Timestamp>,
     /// Nothing is due at or after.
     pub end_at: Option<Timestamp>,
-    /// How much later than its due time an occurrence may fire, drawn once for each (T34). Default 0.
+    /// How much later than its due time an occurrence may fire, drawn once for each, never past the next one
+    /// (T34). Default 0.
     pub jitter: Seconds,
     /// What happens to occurrences that were missed by more than the grace.
     pub misfire_policy: MisfirePolicy,
@@ -74,7 +75,7 @@ pub enum MisfirePolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DstGap {
-    /// It is due at the first instant after the gap.
+    /// It is due at the first instant after the gap; not if the expression names every hour: its next is near.
     #[default]
     Shift,
     /// It is not due.
@@ -85,7 +86,7 @@ pub enum DstGap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DstFold {
-    /// More often than hourly: due in both hours; else once, in the first.
+    /// Several moments of an hour are named: due in both hours; else once, in the first.
     #[default]
     Auto,
     /// Due in the first.

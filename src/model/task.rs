@@ -8,9 +8,14 @@ use serde_json::value::RawValue;
 
 use super::{AgentId, Schedule, Seconds, TaskId, Timestamp};
 
+mod check;
 mod fields;
+mod patch;
+mod read;
+mod schedule_fields;
 
-pub(super) use fields::ScheduleFields;
+pub use patch::TaskPatch;
+pub(super) use schedule_fields::ScheduleFields;
 
 /// What a user says of a task. Checked: [`TaskSpec::parse`] is the way in for text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -158,9 +163,9 @@ pub enum OverlapPolicy {
     AllowParallel,
 }
 
-/// Which session the runs of a task belong to.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+/// Which session the runs of a task belong to. Also read from its bare word: `"task"`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionPolicy {
     /// One for the task: `background:{agent}:{task}`.
     #[default]

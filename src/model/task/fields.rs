@@ -3,22 +3,24 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::check::Problems;
+use super::read::word_or_object;
 use super::{
-    AgentId, Metadata, OverlapPolicy, RetryPolicy, Schedule, Seconds, SessionPolicy, TaskId, TaskSpec,
-    Timestamp, WorkspacePolicy,
+    AgentId, Metadata, OverlapPolicy, RetryPolicy, ScheduleFields, Seconds, SessionPolicy, TaskId, TaskSpec,
+    WorkspacePolicy,
 };
-use crate::model::{DstFold, DstGap, Invalid, MisfirePolicy, Timing};
+use crate::model::Invalid;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskFields {
-    task_id: TaskId,
-    agent_id: AgentId,
-    query: Arc<str>,
-    #[serde(default)]
+    pub(super) task_id: Option<String>,
+    pub(super) agent_id: Option<String>,
+    query: Option<Arc<str>>,
+    #[serde(default, deserialize_with = "word_or_object")]
     schedule: ScheduleFields,
     #[serde(default = "yes")]
     enabled: bool,
@@ -28,8 +30,8 @@ pub(super) struct TaskFields {
     retry_policy: RetryPolicy,
     #[serde(default)]
     overlap_policy: OverlapPolicy,
-    #[serde(default)]
-    session_policy: SessionPolicy,
+    #[serde(default, deserialize_with = "word_or_object")]
+    session_policy: SessionFields,
     #[serde(default)]
     workspace_policy: WorkspacePolicy,
     #[serde(default)]
@@ -39,156 +41,159 @@ pub(super) struct TaskFields {
     metadata: Option<Box<RawValue>>,
 }
 
+/// The names of the fields, for what replaces some of them.
+pub(super) const NAMES: [&str; 15] = [
+    "task_id",
+    "agent_id",
+    "query",
+    "schedule",
+    "enabled",
+    "timeout_seconds",
+    "deadline_seconds",
+    "retry_policy",
+    "overlap_policy",
+    "session_policy",
+    "workspace_policy",
+    "priority",
+    "concurrency_key",
+    "concurrency_limit",
+    "metadata",
+];
+
 fn yes() -> bool {
     true
 }
 
-/// The flat form of a schedule.
+/// The flat form of a session policy.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ScheduleFields {
+struct SessionFields {
     #[serde(default, rename = "type")]
-    kind: Kind,
-    seconds: Option<Seconds>,
-    expression: Option<String>,
-    run_at: Option<Timestamp>,
-    timezone: Option<String>,
-    start_at: Option<Timestamp>,
-    end_at: Option<Timestamp>,
-    jitter_seconds: Option<Seconds>,
-    #[serde(default)]
-    misfire_policy: MisfirePolicy,
-    misfire_grace_seconds: Option<Seconds>,
-    catch_up_limit: Option<u32>,
-    catch_up_window_seconds: Option<Seconds>,
-    catch_up_spread_seconds: Option<Seconds>,
-    #[serde(default)]
-    dst_gap: DstGap,
-    #[serde(default)]
-    dst_fold: DstFold,
+    kind: SessionKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_id: Option<Arc<str>>,
 }
 
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum SessionKind {
     #[default]
-    Manual,
-    Interval,
-    Cron,
-    Once,
+    Task,
+    Run,
+    Fixed,
+}
+
+impl SessionFields {
+    fn check(self, problems: &mut Problems) -> Option<SessionPolicy> {
+        let field = "session_policy.session_id";
+        if let Some(session_id) = &self.session_id {
+            problems.expect(self.kind == SessionKind::Fixed, field, "nothing unless the type is \"fixed\"");
+            problems.name(field, session_id);
+        }
+        match self.kind {
+            SessionKind::Task => Some(SessionPolicy::Task),
+            SessionKind::Run => Some(SessionPolicy::Run),
+            SessionKind::Fixed => {
+                let session_id = problems.need(field, self.session_id, "the name of a session")?;
+                Some(SessionPolicy::Fixed { session_id })
+            }
+        }
+    }
+}
+
+impl From<SessionPolicy> for SessionFields {
+    fn from(policy: SessionPolicy) -> Self {
+        match policy {
+            SessionPolicy::Task => Self { kind: SessionKind::Task, session_id: None },
+            SessionPolicy::Run => Self { kind: SessionKind::Run, session_id: None },
+            SessionPolicy::Fixed { session_id } => {
+                Self { kind: SessionKind::Fixed, session_id: Some(session_id) }
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for SessionPolicy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields: SessionFields = word_or_object(deserializer)?;
+        let mut problems = Problems::default();
+        let policy = fields.check(&mut problems);
+        problems.done(policy).map_err(serde::de::Error::custom)
+    }
 }
 
 impl TryFrom<TaskFields> for TaskSpec {
     type Error = Invalid;
 
     fn try_from(fields: TaskFields) -> Result<Self, Invalid> {
-        Ok(Self {
-            task_id: fields.task_id,
-            agent_id: fields.agent_id,
-            query: fields.query,
-            schedule: fields.schedule.try_into()?,
-            enabled: fields.enabled,
-            timeout: fields.timeout_seconds,
-            deadline: fields.deadline_seconds,
-            retry_policy: fields.retry_policy,
-            overlap_policy: fields.overlap_policy,
-            session_policy: fields.session_policy,
-            workspace_policy: fields.workspace_policy,
-            priority: fields.priority,
-            concurrency_key: fields.concurrency_key,
-            concurrency_limit: fields.concurrency_limit.unwrap_or(1),
-            metadata: fields.metadata.map_or_else(Metadata::default, Metadata::new),
+        let mut problems = Problems::default();
+        let spec = fields.check(&mut problems);
+        problems.done(spec)
+    }
+}
+
+impl TaskFields {
+    /// The task, if everything is there; what is wrong is noted, to the last field.
+    fn check(self, problems: &mut Problems) -> Option<TaskSpec> {
+        let task_id = problems.need("task_id", self.task_id, "the name of the task");
+        let task_id = task_id.and_then(|id| problems.take("task_id", TaskId::new(id)));
+        let agent_id = problems.need("agent_id", self.agent_id, "the name of an agent");
+        let agent_id = agent_id.and_then(|id| problems.take("agent_id", AgentId::new(id)));
+        let query = problems.need("query", self.query, "what the agent is asked");
+        query.iter().for_each(|query| problems.query(query));
+        let schedule = self.schedule.check(problems);
+        problems.above_zero("timeout_seconds", self.timeout_seconds);
+        problems.above_zero("deadline_seconds", self.deadline_seconds);
+        problems.retry_policy(&self.retry_policy);
+        let session_policy = self.session_policy.check(problems);
+        problems.workspace_policy(&self.workspace_policy);
+        check_concurrency(self.concurrency_key.as_deref(), self.concurrency_limit, problems);
+        self.metadata.iter().for_each(|json| problems.metadata(json.get()));
+        Some(TaskSpec {
+            task_id: task_id?,
+            agent_id: agent_id?,
+            query: query?,
+            schedule: schedule?,
+            enabled: self.enabled,
+            timeout: self.timeout_seconds,
+            deadline: self.deadline_seconds,
+            retry_policy: self.retry_policy,
+            overlap_policy: self.overlap_policy,
+            session_policy: session_policy?,
+            workspace_policy: self.workspace_policy,
+            priority: self.priority,
+            concurrency_key: self.concurrency_key,
+            concurrency_limit: self.concurrency_limit.unwrap_or(1),
+            metadata: self.metadata.map_or_else(Metadata::default, Metadata::new),
         })
     }
+}
+
+fn check_concurrency(key: Option<&str>, limit: Option<u32>, problems: &mut Problems) {
+    key.iter().for_each(|key| problems.name("concurrency_key", key));
+    problems.expect(limit != Some(0), "concurrency_limit", "at least 1, found 0");
+    let alone = limit.is_some() && key.is_none();
+    problems.expect(!alone, "concurrency_key", "the key that \"concurrency_limit\" is for, found nothing");
 }
 
 impl From<TaskSpec> for TaskFields {
     fn from(spec: TaskSpec) -> Self {
         Self {
-            task_id: spec.task_id,
-            agent_id: spec.agent_id,
-            query: spec.query,
+            task_id: Some(spec.task_id.into()),
+            agent_id: Some(spec.agent_id.into()),
+            query: Some(spec.query),
             schedule: spec.schedule.into(),
             enabled: spec.enabled,
             timeout_seconds: spec.timeout,
             deadline_seconds: spec.deadline,
             retry_policy: spec.retry_policy,
             overlap_policy: spec.overlap_policy,
-            session_policy: spec.session_policy,
+            session_policy: spec.session_policy.into(),
             workspace_policy: spec.workspace_policy,
             priority: spec.priority,
+            concurrency_limit: spec.concurrency_key.as_ref().map(|_| spec.concurrency_limit),
             concurrency_key: spec.concurrency_key,
-            concurrency_limit: Some(spec.concurrency_limit),
             metadata: RawValue::from_string(spec.metadata.as_json().to_owned()).ok(),
         }
-    }
-}
-
-impl TryFrom<ScheduleFields> for Schedule {
-    type Error = Invalid;
-
-    fn try_from(fields: ScheduleFields) -> Result<Self, Invalid> {
-        let missing = |field: &str, expected: &str| Invalid::one(format!("schedule.{field}"), expected);
-        let timing = match fields.kind {
-            Kind::Manual => Timing::Manual,
-            Kind::Interval => Timing::Interval {
-                every: fields.seconds.ok_or_else(|| missing("seconds", "a number above 0"))?,
-            },
-            Kind::Cron => Timing::Cron {
-                expression: fields.expression.ok_or_else(|| missing("expression", "a cron expression"))?,
-            },
-            Kind::Once => {
-                Timing::Once { run_at: fields.run_at.ok_or_else(|| missing("run_at", "an instant"))? }
-            }
-        };
-        Ok(Self {
-            timing,
-            timezone: fields.timezone.unwrap_or_else(|| "UTC".to_owned()),
-            start_at: fields.start_at,
-            end_at: fields.end_at,
-            jitter: fields.jitter_seconds.unwrap_or_default(),
-            misfire_policy: fields.misfire_policy,
-            misfire_grace: fields.misfire_grace_seconds.unwrap_or(Seconds::new(60)),
-            catch_up_limit: fields.catch_up_limit.unwrap_or(25),
-            catch_up_window: fields.catch_up_window_seconds,
-            catch_up_spread: fields.catch_up_spread_seconds,
-            dst_gap: fields.dst_gap,
-            dst_fold: fields.dst_fold,
-        })
-    }
-}
-
-impl From<Schedule> for ScheduleFields {
-    fn from(schedule: Schedule) -> Self {
-        let mut fields = Self {
-            timezone: Some(schedule.timezone),
-            start_at: schedule.start_at,
-            end_at: schedule.end_at,
-            jitter_seconds: Some(schedule.jitter),
-            misfire_policy: schedule.misfire_policy,
-            misfire_grace_seconds: Some(schedule.misfire_grace),
-            catch_up_limit: Some(schedule.catch_up_limit),
-            catch_up_window_seconds: schedule.catch_up_window,
-            catch_up_spread_seconds: schedule.catch_up_spread,
-            dst_gap: schedule.dst_gap,
-            dst_fold: schedule.dst_fold,
-            ..Self::default()
-        };
-        match schedule.timing {
-            Timing::Manual => {}
-            Timing::Interval { every } => {
-                fields.kind = Kind::Interval;
-                fields.seconds = Some(every);
-            }
-            Timing::Cron { expression } => {
-                fields.kind = Kind::Cron;
-                fields.expression = Some(expression);
-            }
-            Timing::Once { run_at } => {
-                fields.kind = Kind::Once;
-                fields.run_at = Some(run_at);
-            }
-        }
-        fields
     }
 }

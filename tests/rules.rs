@@ -1,0 +1,7 @@
+//! The rules as whole tables: one snapshot a grid.
+
+#[path = "support/zones.rs"]
+mod zones;
+
+#[path = "rules/due.rs"]
+mod due;

@@ -58,10 +58,16 @@ pub fn enqueue(task: &Task, wanted: Wanted, moment: Moment) -> RunWrite {
     let spec = spec_of(&task.spec, &wanted, moment);
     let mut run = new_run(wanted, spec, moment);
     run.due_at = run.due_at.max(moment.now);
-    run.last_event = 1;
+    let mut events = Vec::with_capacity(2);
+    if run.spec.trigger == Trigger::Schedule {
+        let data = Some(json!({ "due_at": run.spec.first_due_at }).to_string().into());
+        events.push(NewEvent { data, ..first_event(EventKind::TaskScheduled, RunStatus::Queued, moment) });
+    }
+    run.last_event = 1 + events.len() as u64;
     let data = (run.due_at > moment.now).then(|| json!({ "due_at": run.due_at }).to_string().into());
-    let event = NewEvent { data, ..first_event(EventKind::Queued, RunStatus::Queued, moment) };
-    RunWrite { expect: Expect::Absent, run, attempt: None, events: vec![event] }
+    let queued = first_event(EventKind::Queued, RunStatus::Queued, moment);
+    events.push(NewEvent { sequence: run.last_event, data, ..queued });
+    RunWrite { expect: Expect::Absent, run, attempt: None, events }
 }
 
 /// The run of a task that is wanted, never to run because another is active: a terminal record of that.

@@ -3,7 +3,7 @@
 use super::{Decided, Tenure};
 use crate::error::Error;
 use crate::model::{
-    CancelMode, EventKind, NewEvent, Occurrence, Run, RunStatus, ScheduleState, Subject, Task, TaskId,
+    CancelMode, EventKind, Invalid, NewEvent, Occurrence, Run, RunStatus, ScheduleState, Subject, Task, TaskId,
     TaskPatch, TaskSpec,
 };
 use crate::rules::{self, CancelRequest, Moment};
@@ -211,8 +211,12 @@ impl Tenure {
                 event.sequence += self.last_event_of(task_id).await?;
                 next.last_event = event.sequence;
             }
-            let before = task.map(|task| &task.spec.schedule).zip(state);
-            let schedule = rules::reschedule(task_id, &next.spec.schedule, before, moment.now)?;
+            let schedule = match &current {
+                Some((task, state)) => rules::replace(&task.spec.schedule, &next.spec.schedule, state, moment.now),
+                None => rules::begin(&next.spec.schedule, task_id, 1, moment.now).map(Some),
+            };
+            // It was checked when it was read: only this machine's zones can have changed since.
+            let schedule = schedule.map_err(|error| Invalid::one("schedule", error.to_string()))?;
             let decision = Decision {
                 task: Some(TaskWrite {
                     task_id: task_id.clone(),

@@ -12,8 +12,8 @@ use tokio::time::sleep;
 
 use super::{Fate, Instance};
 use crate::model::{
-    EventKind, NewEvent, Occurrence, OccurrenceOutcome, RunId, RunStatus, ScheduleState, SkipReason, Task, Timestamp,
-    Trigger,
+    EventKind, NewEvent, Occurrence, OccurrenceOutcome, RunId, RunStatus, ScheduleState, SkipReason, Task,
+    Timestamp, Trigger,
 };
 use crate::rules::{self, DueError, DueOccurrence, Look, Moment, Wanted};
 use crate::store::{Decision, Hint, Refusal, ScheduleWrite, StoreError, TaskChange, TaskWrite};
@@ -96,7 +96,9 @@ impl Instance {
             if let Refusal::OccurrenceExists { due_at, .. } = refusal {
                 recorded.extend(due_at);
             }
-            let Some((task, state)) = self.vitals.watch(self.store.task(task_id)).await? else { return Ok(()) };
+            let Some((task, state)) = self.vitals.watch(self.store.task(task_id)).await? else {
+                return Ok(());
+            };
             let now = self.vitals.watch(self.store.now()).await?;
             if !task.spec.enabled || state.fire_at().is_none_or(|at| at > now) {
                 return Ok(());

@@ -3,11 +3,14 @@
 use super::{Decided, Tenure};
 use crate::error::Error;
 use crate::model::{
-    CancelMode, EventKind, Invalid, NewEvent, Occurrence, Run, RunStatus, ScheduleState, Subject, Task, TaskId,
-    TaskPatch, TaskSpec,
+    CancelMode, EventKind, Invalid, NewEvent, Occurrence, Run, RunStatus, ScheduleState, Subject, Task,
+    TaskId, TaskPatch, TaskSpec, Timestamp,
 };
-use crate::rules::{self, CancelRequest, Moment};
+use crate::rules::{self, CancelRequest, Look, Moment};
 use crate::store::{Decision, Page, PageRequest, RunFilter, ScheduleWrite, TaskChange, TaskWrite};
+
+/// How many events of a task are read at once.
+const EVENTS: usize = 500;
 
 /// What deleting a task does with those of its runs that execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,25 +85,55 @@ impl Tenure {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Store`].
     pub async fn pause_task(&self, task_id: &TaskId) -> Result<Task, Error> {
-        self.enable(task_id, false).await
+        self.put(task_id, |current, moment| {
+            let task = current.ok_or_else(|| Error::no_task(task_id))?;
+            let spec = TaskSpec { enabled: false, ..task.spec.clone() };
+            Ok(task.spec.enabled.then(|| changed(task, spec, EventKind::TaskPaused, moment)))
+        })
+        .await
     }
 
-    /// Dispatches a task again. What its schedule missed meanwhile follows the misfire policy.
+    /// Dispatches a task again. What its schedule missed meanwhile follows the misfire policy, and is recorded
+    /// as paused where it has no run (T32).
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Store`].
     pub async fn resume_task(&self, task_id: &TaskId) -> Result<Task, Error> {
-        self.enable(task_id, true).await
-    }
-
-    async fn enable(&self, task_id: &TaskId, enabled: bool) -> Result<Task, Error> {
-        let kind = if enabled { EventKind::TaskResumed } else { EventKind::TaskPaused };
-        self.put(task_id, |current, moment| {
-            let task = current.ok_or_else(|| Error::no_task(task_id))?;
-            let spec = TaskSpec { enabled, ..task.spec.clone() };
-            Ok((task.spec.enabled != enabled).then(|| changed(task, spec, kind, moment)))
+        self.decide(&format!("task \"{task_id}\""), |moment: Moment| async move {
+            let (task, state) = self.task(task_id).await?;
+            if task.spec.enabled {
+                return Ok(Decided::Already(task));
+            }
+            let spec = TaskSpec { enabled: true, ..task.spec.clone() };
+            let Changed { task: next, event } = changed(&task, spec, EventKind::TaskResumed, moment);
+            let mut decision = Decision::default();
+            if state.fire_at().is_some_and(|at| at <= moment.now) {
+                let paused_since = Some(self.paused_since(&task).await?);
+                let look = Look { paused_since, ..Look::at(moment.now) };
+                decision = self.instance.firing(&task, &state, look).await?;
+            }
+            decision.task = Some(TaskWrite {
+                task_id: task_id.clone(),
+                expect: Some(task.revision),
+                change: TaskChange::Put(Box::new(next.clone())),
+                events: vec![event],
+            });
+            Ok(Decided::write(decision, next))
         })
         .await
+    }
+
+    /// When a paused task was paused; when it was made, if it never ran.
+    async fn paused_since(&self, task: &Task) -> Result<Timestamp, Error> {
+        let (mut since, mut last) = (task.created_at, 0);
+        loop {
+            let subject = Subject::Task(task.spec.task_id.clone());
+            let events = self.instance.store.events(subject, last, EVENTS).await?;
+            let Some(newest) = events.last() else { return Ok(since) };
+            last = newest.sequence;
+            let paused = events.iter().rev().find(|event| event.event == EventKind::TaskPaused);
+            since = paused.map_or(since, |event| event.timestamp);
+        }
     }
 
     /// Deletes a task: its schedule ends, what is queued is cancelled, what executes is cancelled or kept.
@@ -212,7 +245,9 @@ impl Tenure {
                 next.last_event = event.sequence;
             }
             let schedule = match &current {
-                Some((task, state)) => rules::replace(&task.spec.schedule, &next.spec.schedule, state, moment.now),
+                Some((task, state)) => {
+                    rules::replace(&task.spec.schedule, &next.spec.schedule, state, moment.now)
+                }
                 None => rules::begin(&next.spec.schedule, task_id, 1, moment.now).map(Some),
             };
             // It was checked when it was read: only this machine's zones can have changed since.
@@ -240,7 +275,7 @@ impl Tenure {
         let mut last = 0;
         loop {
             let subject = Subject::Task(task_id.clone());
-            match self.instance.store.events(subject, last, 500).await?.last() {
+            match self.instance.store.events(subject, last, EVENTS).await?.last() {
                 Some(event) => last = event.sequence,
                 None => return Ok(last),
             }

@@ -5,3 +5,5 @@ mod zones;
 
 #[path = "rules/due.rs"]
 mod due;
+#[path = "rules/misfire.rs"]
+mod misfire;

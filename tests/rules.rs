@@ -7,3 +7,5 @@ mod zones;
 mod due;
 #[path = "rules/misfire.rs"]
 mod misfire;
+#[path = "rules/runs.rs"]
+mod runs;

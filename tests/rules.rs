@@ -5,3 +5,7 @@ mod zones;
 
 #[path = "rules/due.rs"]
 mod due;
+#[path = "rules/misfire.rs"]
+mod misfire;
+#[path = "rules/runs.rs"]
+mod runs;

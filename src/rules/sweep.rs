@@ -54,8 +54,13 @@ fn out_of_time(change: &mut Change) {
     change.attempt_ends(AttemptStatus::Timeout, Some(error.clone()));
     change.run().error = Some(error.clone());
     change.run().fence += 1;
-    change.ungrant().to(RunStatus::Timeout);
-    change.event_with(EventKind::Timeout, None, json!({ "error": error, "reason": "deadline" }));
+    // What was declared lost has no arrow to timeout: it fails, and says why.
+    let (status, kind) = match change.run().status {
+        RunStatus::Lost => (RunStatus::Failed, EventKind::Failed),
+        _ => (RunStatus::Timeout, EventKind::Timeout),
+    };
+    change.ungrant().to(status);
+    change.event_with(kind, None, json!({ "error": error, "reason": "deadline" }));
 }
 
 fn owner_is_gone(run: &Run, change: &mut Change, moment: Moment) {

@@ -95,7 +95,10 @@ impl State {
             (None, Expect::Absent) => self.key_is_free(&write.run, earlier),
             (None, Expect::At { .. }) => Err(Refusal::NoRun { run_id: run_id.clone() }),
             (Some(run), Expect::Absent) => Err(stale(run)),
-            (Some(run), Expect::At { version, token }) => stands_at(run, version, token),
+            (Some(run), Expect::At { version, token, unrenewed }) => {
+                stands_at(run, version, token)?;
+                is_unrenewed(run, unrenewed)
+            }
         }
     }
 
@@ -255,6 +258,12 @@ fn stands_at(run: &Run, version: u64, token: Option<Token>) -> Result<(), Refusa
         return Err(stale(run));
     }
     Ok(())
+}
+
+/// Whether the lease of a run still expires when it did.
+fn is_unrenewed(run: &Run, expires_at: Option<Timestamp>) -> Result<(), Refusal> {
+    let renewed = expires_at.is_some() && run.lease.map(|lease| lease.expires_at) != expires_at;
+    if renewed { Err(stale(run)) } else { Ok(()) }
 }
 
 fn stale(run: &Run) -> Refusal {

@@ -77,7 +77,8 @@ impl Lanes {
 
     /// Accounts for a run that is made, moved or removed.
     pub(super) fn account(&mut self, number: u64, before: Option<&Run>, after: Option<&Run>) {
-        let (was, is) = (before.map(Footprint::of), after.map(Footprint::of));
+        let footprint = |run: Option<&Run>| run.map(Footprint::of).unwrap_or_default();
+        let (was, is) = (footprint(before), footprint(after));
         if was == is {
             return;
         }
@@ -85,7 +86,7 @@ impl Lanes {
             self.last += 1;
             let state = self.by_name.entry(Arc::clone(&lane.name)).or_default();
             state.version = self.last;
-            state.account(number, was.unwrap_or_default(), is.unwrap_or_default());
+            state.account(number, was, is);
             if state.active.is_empty() {
                 self.by_name.remove(&lane.name);
             }

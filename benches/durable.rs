@@ -1,0 +1,59 @@
+//! What durable runs cost, each figure beside its baseline in the same run: `cargo bench -p tenure`.
+//!
+//! Prints Markdown: facts about the machine, then one table. `-- cycles host` measures those groups alone,
+//! `-- --quick` is over in seconds and checks only that everything still runs; so does `cargo test --benches`.
+//! How baselines are made and why they are fair: `docs/PERFORMANCE.md`.
+
+#![allow(clippy::expect_used, reason = "a measurement that cannot be made must stop the run")]
+#![allow(clippy::print_stdout, reason = "the table is the purpose of the program")]
+#![allow(dead_code, reason = "shares its table with the benchmark of the kernel")]
+
+#[path = "durable/bare.rs"]
+mod bare;
+#[path = "durable/cycles.rs"]
+mod cycles;
+#[path = "../actors/benches/kernel/facts.rs"]
+mod facts;
+#[path = "durable/host.rs"]
+mod host;
+#[path = "../actors/benches/kernel/measure.rs"]
+mod measure;
+#[path = "durable/options.rs"]
+mod options;
+#[path = "durable/prompt.rs"]
+mod prompt;
+#[path = "durable/stores.rs"]
+mod stores;
+#[path = "../actors/benches/kernel/table.rs"]
+mod table;
+
+use crate::options::{Group, Plan};
+use crate::table::Table;
+
+fn main() {
+    match options::parse(std::env::args().skip(1)) {
+        Ok(plan) => measure_all(&plan),
+        Err(problem) => {
+            println!("{problem}");
+            std::process::exit(2);
+        }
+    }
+}
+
+fn measure_all(plan: &Plan) {
+    facts::print(plan);
+    let table = Table::begin(plan.judges);
+    let all: [(Group, fn(&Plan, &Table)); 6] = [
+        (Group::Cycles, cycles::measure),
+        (Group::Callers, cycles::measure_callers),
+        (Group::Host, host::measure),
+        (Group::Full, host::measure_full),
+        (Group::Prompt, prompt::measure),
+        (Group::Idle, prompt::measure_idle),
+    ];
+    for (group, measure) in all {
+        if plan.wants(group) {
+            measure(plan, &table);
+        }
+    }
+}

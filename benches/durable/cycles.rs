@@ -1,0 +1,132 @@
+//! Finished runs through the port of a store, without a host.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use crate::bare::Bare;
+use crate::measure::{Samples, interleave, per_second};
+use crate::options::Plan;
+use crate::stores::{Bench, Kind};
+use crate::table::{Goal, Row, Table, Unit, show};
+
+/// Runs in one call.
+const BATCH: usize = 500;
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// Enqueues, and the rest of the cycles, per second.
+type Rates = (f64, f64);
+
+pub(crate) fn measure(plan: &Plan, table: &Table) {
+    for kind in [Kind::Full, Kind::Normal, Kind::Memory] {
+        let ours = || -> Rates {
+            runtime().block_on(async {
+                let bench = Bench::open(kind).await;
+                let clock = Instant::now();
+                bench.enqueue(plan.backlog, BATCH, Duration::ZERO).await;
+                let enqueue = clock.elapsed();
+                let clock = Instant::now();
+                let mut done = 0;
+                while done < plan.backlog {
+                    done += bench.cycle(BATCH).await;
+                }
+                (per_second(plan.backlog, enqueue), per_second(plan.backlog, clock.elapsed()))
+            })
+        };
+        let bare = || -> Rates {
+            let took = Bare::open(kind == Kind::Full).cycles(plan.backlog, BATCH);
+            (per_second(plan.backlog, took.enqueue), per_second(plan.backlog, took.rest))
+        };
+        let [ours, bare] = if kind == Kind::Memory {
+            let [ours] = interleave(plan.rounds, [&ours as &dyn Fn() -> Rates]);
+            [ours, Vec::new()]
+        } else {
+            interleave(plan.rounds, [&ours as &dyn Fn() -> Rates, &bare])
+        };
+        let (goal_enqueue, goal_rest) = if kind == Kind::Memory { (None, 100_000.0) } else { (Some(50_000.0), 30_000.0) };
+        rows(plan, table, kind, goal_enqueue, &firsts(&ours), &firsts(&bare), "enqueued in calls of 500");
+        rows(plan, table, kind, Some(goal_rest), &seconds(&ours), &seconds(&bare), "claimed, begun, finished in calls of 500");
+    }
+}
+
+fn rows(plan: &Plan, table: &Table, kind: Kind, goal: Option<f64>, ours: &Samples, bare: &Samples, what: &str) {
+    let mut row = Row::new(format!("{} runs {what}", show(plan.backlog)), kind.name(), ours, Unit::PerSecond);
+    if !bare.0.is_empty() {
+        row = row.beside("bare driver", bare, Unit::PerSecond).compared(&ours.over(bare), Unit::Times);
+    }
+    if let Some(goal) = goal.filter(|_| kind != Kind::Normal) {
+        row = row.goal(Goal::AtLeast(goal), ours, Unit::PerSecond);
+    }
+    table.print(row);
+}
+
+fn firsts(rates: &[Rates]) -> Samples {
+    Samples(rates.iter().map(|rates| rates.0).collect())
+}
+
+fn seconds(rates: &[Rates]) -> Samples {
+    Samples(rates.iter().map(|rates| rates.1).collect())
+}
+
+/// Callers, each of which awaits every step of a run of its own.
+const CALLERS: usize = 64;
+
+pub(crate) fn measure_callers(plan: &Plan, table: &Table) {
+    let cycles = plan.backlog / CALLERS;
+    for kind in [Kind::Full, Kind::Normal] {
+        let ours = || -> (f64, f64) { runtime().block_on(callers(kind, cycles)) };
+        let bare = || -> (f64, f64) {
+            let took = Bare::open(kind == Kind::Full).cycles(cycles * CALLERS, CALLERS);
+            (per_second(cycles * CALLERS, took.enqueue + took.rest), 0.0)
+        };
+        let [ours, bare] = interleave(plan.rounds, [&ours as &dyn Fn() -> (f64, f64), &bare]);
+        let (rate, bare) = (firsts(&ours), firsts(&bare));
+        let figure = format!("{CALLERS} callers, each awaits its enqueue, claim, start and end");
+        let mut row = Row::new(figure, kind.name(), &rate, Unit::PerSecond)
+            .beside("bare driver in transactions of 64", &bare, Unit::PerSecond)
+            .compared(&rate.over(&bare), Unit::Times);
+        if kind == Kind::Full {
+            row = row.aim(Goal::AtLeast(20_000.0), &rate, Unit::PerSecond);
+        }
+        table.print(row);
+        let figure = format!("{CALLERS} callers: p99 of an enqueue");
+        let p99 = seconds(&ours);
+        table.print(Row::new(figure, kind.name(), &p99, Unit::Milliseconds).goal(Goal::AtMost(3.0), &p99, Unit::Milliseconds));
+    }
+}
+
+async fn callers(kind: Kind, cycles: usize) -> (f64, f64) {
+    let bench = Arc::new(Bench::open(kind).await);
+    let mut callers = JoinSet::new();
+    let clock = Instant::now();
+    for _ in 0..CALLERS {
+        let bench = Arc::clone(&bench);
+        callers.spawn(async move {
+            let mut delays = Vec::with_capacity(cycles);
+            for _ in 0..cycles {
+                let asked = Instant::now();
+                let now = bench.now().await;
+                bench.commit(vec![bench.queued(now, Duration::ZERO).into()]).await;
+                delays.push(asked.elapsed());
+                // Somebody else may have been granted it: then there is another one.
+                while bench.cycle(1).await == 0 {}
+            }
+            delays
+        });
+    }
+    let mut delays: Vec<Duration> = callers.join_all().await.into_iter().flatten().collect();
+    let rate = per_second(cycles * CALLERS, clock.elapsed());
+    (rate, percentile(&mut delays, 99))
+}
+
+/// In milliseconds.
+pub(crate) fn percentile(delays: &mut [Duration], percent: usize) -> f64 {
+    delays.sort_unstable();
+    let place = (delays.len() * percent / 100).min(delays.len().saturating_sub(1));
+    delays.get(place).map_or(0.0, |delay| delay.as_secs_f64() * 1000.0)
+}

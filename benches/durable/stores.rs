@@ -1,0 +1,171 @@
+//! Stores to measure, each fresh, and what is done with them through the port.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure::clock::SystemClock;
+use tenure::model::{
+    AgentId, InstanceId, Payload, Run, RunId, RunResult, RunStatus, Task, TaskSpec, Timestamp, Trigger,
+};
+use tenure::rules::{self, Moment, Outcome, Wanted};
+use tenure::store::{
+    ClaimRequest, Decision, MemoryStore, RunWrite, ScheduleWrite, SqliteOptions, SqliteStore, Store, Synchronous,
+    TaskChange, TaskWrite,
+};
+
+/// Which store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Memory,
+    Full,
+    Normal,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Full => "SQLite, FULL",
+            Self::Normal => "SQLite, NORMAL",
+        }
+    }
+}
+
+/// A store of its own, gone with it.
+pub(crate) struct Bench {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) task: Task,
+    pub(crate) instance: InstanceId,
+    agents: Arc<[AgentId]>,
+    draws: AtomicU64,
+    _folder: Option<TempDir>,
+}
+
+pub(crate) const SPEC: &str =
+    r#"{"task_id":"t","agent_id":"noop","query":"do nothing","overlap_policy":"allow_parallel"}"#;
+
+impl Bench {
+    pub(crate) async fn open(kind: Kind) -> Self {
+        let clock = Arc::new(SystemClock);
+        let (store, folder): (Arc<dyn Store>, _) = match kind {
+            Kind::Memory => (Arc::new(MemoryStore::new(clock)), None),
+            Kind::Full | Kind::Normal => {
+                let folder = TempDir::new().expect("a temporary folder");
+                let synchronous = if kind == Kind::Full { Synchronous::Full } else { Synchronous::Normal };
+                let path = folder.path().join("bench.db");
+                let options = SqliteOptions { synchronous, ..SqliteOptions::new(path, clock) };
+                (Arc::new(SqliteStore::open(options).expect("a store")), Some(folder))
+            }
+        };
+        let spec = TaskSpec::parse(SPEC).expect("a task");
+        let now = store.now().await.expect("the time");
+        let task = Task { spec, created_at: now, updated_at: now, revision: 1, last_event: 0 };
+        let agents = [task.spec.agent_id.clone()].into();
+        let bench = Self {
+            store,
+            task,
+            instance: InstanceId::generate(),
+            agents,
+            draws: AtomicU64::new(1),
+            _folder: folder,
+        };
+        bench.put_task(now).await;
+        bench
+    }
+
+    async fn put_task(&self, now: Timestamp) {
+        let task_id = self.task.spec.task_id.clone();
+        let state = rules::begin(&self.task.spec.schedule, &task_id, 1, now).expect("a schedule");
+        let change = TaskChange::Put(Box::new(self.task.clone()));
+        let task = Some(TaskWrite { task_id, expect: None, change, events: Vec::new() });
+        let schedule = Some(ScheduleWrite { expect: None, state });
+        self.commit(vec![Decision { task, schedule, ..Decision::default() }]).await;
+    }
+
+    pub(crate) fn moment(&self, now: Timestamp) -> Moment {
+        Moment { now, stamp: self.draws.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    pub(crate) async fn commit(&self, decisions: Vec<Decision>) {
+        for answer in self.store.commit(decisions).await.expect("an answer") {
+            answer.expect("applied");
+        }
+    }
+
+    pub(crate) async fn now(&self) -> Timestamp {
+        self.store.now().await.expect("the time")
+    }
+
+    pub(crate) fn queued(&self, now: Timestamp, after: Duration) -> RunWrite {
+        let due_at = now.plus(after);
+        let wanted =
+            Wanted { trigger: Trigger::Manual, due_at, not_before: due_at, ..Wanted::now(RunId::generate(), now) };
+        rules::enqueue(&self.task, wanted, self.moment(now))
+    }
+
+    /// Runs that wait, in batches.
+    pub(crate) async fn enqueue(&self, count: usize, batch: usize, after: Duration) {
+        let mut left = count;
+        while left > 0 {
+            let now = self.now().await;
+            let many = left.min(batch);
+            self.commit((0..many).map(|_| self.queued(now, after).into()).collect()).await;
+            left -= many;
+        }
+    }
+
+    /// Runs that have ended, as they are stored then, in batches.
+    pub(crate) async fn finished(&self, count: usize, batch: usize) {
+        let mut left = count;
+        while left > 0 {
+            let now = self.now().await;
+            let many = left.min(batch);
+            let ended = |_| {
+                let mut write = self.queued(now, Duration::ZERO);
+                write.run.status = RunStatus::Completed;
+                write.run.finished_at = Some(now);
+                write.into()
+            };
+            self.commit((0..many).map(ended).collect()).await;
+            left -= many;
+        }
+    }
+
+    pub(crate) async fn claim(&self, limit: usize) -> Vec<Run> {
+        let request = ClaimRequest {
+            instance: self.instance,
+            nonce: self.draws.fetch_add(1, Ordering::Relaxed),
+            agents: Arc::clone(&self.agents),
+            limit,
+            lease: Duration::from_secs(600),
+            repeat: false,
+        };
+        self.store.claim(request).await.expect("a claim")
+    }
+
+    pub(crate) fn starts(&self, runs: &[Run], now: Timestamp) -> Vec<RunWrite> {
+        let start = |run: &Run| rules::start(run, run.token().expect("a token"), self.moment(now)).expect("claimed");
+        runs.iter().map(start).collect()
+    }
+
+    pub(crate) fn finishes(&self, started: &[RunWrite], now: Timestamp) -> Vec<Decision> {
+        let finish = |write: &RunWrite| {
+            let token = write.run.token().expect("a token");
+            let outcome = Outcome::Completed(RunResult::Inline(Payload::text("")));
+            rules::finish(&write.run, token, outcome, 0, self.moment(now)).expect("running").into()
+        };
+        started.iter().map(finish).collect()
+    }
+
+    /// Claims, starts and finishes up to so many. Answers how many there were.
+    pub(crate) async fn cycle(&self, limit: usize) -> usize {
+        let claimed = self.claim(limit).await;
+        let now = self.now().await;
+        let starts = self.starts(&claimed, now);
+        self.commit(starts.iter().cloned().map(Decision::from).collect()).await;
+        self.commit(self.finishes(&starts, now)).await;
+        claimed.len()
+    }
+}

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use super::fault::{Fault, Step};
@@ -43,7 +44,7 @@ pub(super) fn reader(options: &SqliteOptions) -> Result<Connection, StoreError> 
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let conn = Connection::open_with_flags(&options.path, flags)?;
         conn.busy_timeout(options.busy_timeout)?;
-        conn.set_prepared_statement_cache_capacity(STATEMENTS);
+        plan_once(&conn)?;
         conn.execute_batch("PRAGMA cache_size = -8192; PRAGMA mmap_size = 268435456;")?;
         Ok(conn)
     };
@@ -108,8 +109,16 @@ fn keep_a_log(conn: &Connection) -> Step<()> {
     Err(Fault::Invalid(format!("its file system cannot keep a write-ahead log (mode \"{mode}\")")))
 }
 
-fn set_up(conn: &Connection, options: &SqliteOptions) -> Step<()> {
+/// Statements are planned when they are prepared, and never again: without the guarantee, each value that is
+/// bound to a column of a partial index has the statement planned anew.
+fn plan_once(conn: &Connection) -> Step<()> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
+}
+
+fn set_up(conn: &Connection, options: &SqliteOptions) -> Step<()> {
+    plan_once(conn)?;
     let synchronous = match options.synchronous {
         Synchronous::Full => "FULL",
         Synchronous::Normal => "NORMAL",
@@ -117,7 +126,6 @@ fn set_up(conn: &Connection, options: &SqliteOptions) -> Step<()> {
     conn.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous};
          PRAGMA cache_size = -65536;
-         PRAGMA mmap_size = 268435456;
          PRAGMA temp_store = MEMORY;
          PRAGMA wal_autocheckpoint = 8000;
          PRAGMA journal_size_limit = 67108864;"

@@ -36,6 +36,8 @@ use crate::model::{
     ScheduleState, Subject, Task, TaskId, Timestamp, Token, Trigger,
 };
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod memory;
 mod sqlite;
@@ -230,6 +232,9 @@ pub enum Expect {
         version: u64,
         /// The token; none when the write needs no grant: a cancel, a sweep.
         token: Option<Token>,
+        /// The expiry of its lease, when the lease must not have been renewed since: renewals raise no
+        /// version, and none is overridden by who found the lease expired before it (L21).
+        unrenewed: Option<Timestamp>,
     },
 }
 

@@ -32,12 +32,20 @@ pub(super) struct Change {
 impl Change {
     /// Begins with the run as it stands, under a token if the write needs a grant.
     pub(super) fn of(run: &Run, token: Option<Token>, moment: Moment) -> Self {
-        let expect = Expect::At { version: run.version, token };
+        let expect = Expect::At { version: run.version, token, unrenewed: None };
         let mut run = run.clone();
         let before = run.status;
         run.version += 1;
         run.stamp = moment.stamp;
         Self { before, now: moment.now, write: RunWrite { expect, run, attempt: None, events: Vec::new() } }
+    }
+
+    /// The write holds only if the lease of the run is not renewed before it is made.
+    pub(super) fn unless_renewed(&mut self) -> &mut Self {
+        if let Expect::At { unrenewed, .. } = &mut self.write.expect {
+            *unrenewed = self.write.run.lease.map(|lease| lease.expires_at);
+        }
+        self
     }
 
     pub(super) fn run(&mut self) -> &mut Run {

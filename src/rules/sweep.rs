@@ -35,6 +35,9 @@ pub fn sweep(run: &Run, grace: Duration, moment: Moment) -> Option<RunWrite> {
     let late = come(run.spec.limits.deadline_at) && (lapsed || run.status != RunStatus::Running);
 
     let mut change = Change::of(run, None, moment);
+    if lapsed {
+        change.unless_renewed();
+    }
     if forced || (lapsed && run.cancel.is_some()) {
         // Its owner is deaf or dead, and somebody wants it cancelled: cancelled, not lost (X9).
         let reason = run.cancel.as_ref().map(|intent| json!({ "reason": intent.reason, "forced": forced }));

@@ -1,0 +1,2 @@
+use super::list;
+list! {}

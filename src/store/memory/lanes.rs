@@ -1,0 +1,180 @@
+//! Lanes: which runs are in them, who takes room, who waits for it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use foldhash::HashMap;
+
+use crate::model::{AgentId, Lane, Place, Run, RunStatus, Timestamp, Trigger};
+
+/// The order in which runs of one agent are claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Order {
+    priority: Reverse<i32>,
+    due_at: Timestamp,
+    pub(super) number: u64,
+}
+
+impl Order {
+    pub(super) fn of(number: u64, run: &Run) -> Self {
+        Self { priority: Reverse(run.spec.priority), due_at: run.due_at, number }
+    }
+}
+
+/// All lanes with a run in them.
+#[derive(Default)]
+pub(super) struct Lanes {
+    by_name: HashMap<Arc<str>, LaneState>,
+    /// The version that was given last, of any lane: a lane that was empty in between never shows one again.
+    last: u64,
+}
+
+/// A lane.
+#[derive(Default)]
+pub(super) struct LaneState {
+    pub(super) version: u64,
+    /// How many runs take room.
+    pub(super) taken: u64,
+    /// The active runs, in the order they were queued.
+    pub(super) active: BTreeSet<u64>,
+    /// The queued ones of them that a schedule wanted.
+    pub(super) scheduled: BTreeSet<u64>,
+    /// Who waits for room here, with the limit each goes by: the best of each agent is looked at when there
+    /// is some.
+    waiting: HashMap<AgentId, BTreeMap<Order, u32>>,
+}
+
+impl Lanes {
+    pub(super) fn get(&self, name: &str) -> Option<&LaneState> {
+        self.by_name.get(name)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &LaneState)> {
+        self.by_name.iter().map(|(name, state)| (name.as_ref(), state))
+    }
+
+    /// The version that was given last.
+    pub(super) fn last_version(&self) -> u64 {
+        self.last
+    }
+
+    /// No lanes; versions go on after one.
+    pub(super) fn after(last: u64) -> Self {
+        Self { last, ..Self::default() }
+    }
+
+    /// Whether a run that waits for a lane is known there.
+    pub(super) fn holds(&self, number: u64, run: &Run) -> bool {
+        let Place::Lane { lane } = &run.place else { return true };
+        let waiting = self.get(lane).and_then(|state| state.waiting.get(&run.spec.agent_id));
+        waiting.is_some_and(|waiting| waiting.contains_key(&Order::of(number, run)))
+    }
+
+    /// Accounts for a run that is made, moved or removed.
+    pub(super) fn account(&mut self, number: u64, before: Option<&Run>, after: Option<&Run>) {
+        let footprint = |run: Option<&Run>| run.map(Footprint::of).unwrap_or_default();
+        let (was, is) = (footprint(before), footprint(after));
+        if was == is {
+            return;
+        }
+        for lane in before.or(after).into_iter().flat_map(|run| run.spec.lanes.iter()) {
+            self.last += 1;
+            let state = self.by_name.entry(Arc::clone(&lane.name)).or_default();
+            state.version = self.last;
+            state.account(number, was, is);
+            if state.active.is_empty() {
+                self.by_name.remove(&lane.name);
+            }
+        }
+    }
+
+    /// The first lane of a run that has no room for it.
+    pub(super) fn full_for(&self, run: &Run) -> Option<Arc<str>> {
+        self.first_lane(run, |state, limit, _| state.taken >= u64::from(limit))
+    }
+
+    /// The first lane of a run that has no room for it, or where others of its agent wait before it.
+    pub(super) fn must_wait_in(&self, run: &Run) -> Option<Arc<str>> {
+        let waits = |state: &LaneState, agent: &AgentId| state.waiting.contains_key(agent);
+        self.first_lane(run, |state, limit, agent| state.taken >= u64::from(limit) || waits(state, agent))
+    }
+
+    fn first_lane(&self, run: &Run, blocks: impl Fn(&LaneState, u32, &AgentId) -> bool) -> Option<Arc<str>> {
+        // It has its room already, and is not in its own way.
+        if run.status.takes_room() {
+            return None;
+        }
+        let blocked = |lane: &&Lane| {
+            self.get(&lane.name).is_some_and(|state| blocks(state, lane.limit, &run.spec.agent_id))
+        };
+        run.spec.lanes.iter().find(blocked).map(|lane| Arc::clone(&lane.name))
+    }
+
+    /// A run waits for room in a lane.
+    pub(super) fn wait(&mut self, name: &str, number: u64, run: &Run) {
+        let limit = run.spec.lanes.iter().find(|lane| *lane.name == *name).map_or(1, |lane| lane.limit);
+        if let Some(state) = self.by_name.get_mut(name) {
+            let waiting = state.waiting.entry(run.spec.agent_id.clone()).or_default();
+            waiting.insert(Order::of(number, run), limit);
+        }
+    }
+
+    /// A run no longer waits for room in a lane.
+    pub(super) fn wait_no_more(&mut self, name: &str, number: u64, run: &Run) {
+        if let Some(state) = self.by_name.get_mut(name)
+            && let Some(waiting) = state.waiting.get_mut(&run.spec.agent_id)
+        {
+            waiting.remove(&Order::of(number, run));
+            if waiting.is_empty() {
+                state.waiting.remove(&run.spec.agent_id);
+            }
+        }
+    }
+
+    /// The best waiting run of each agent for which there is room in a lane.
+    pub(super) fn to_wake(&self, name: &str) -> Vec<u64> {
+        let Some(state) = self.get(name) else { return Vec::new() };
+        let best = state.waiting.values().filter_map(|waiting| waiting.first_key_value());
+        let fits = best.filter(|(_, limit)| state.taken < u64::from(**limit));
+        fits.map(|(order, _)| order.number).collect()
+    }
+}
+
+impl LaneState {
+    fn account(&mut self, number: u64, was: Footprint, is: Footprint) {
+        set(&mut self.active, number, is.active);
+        set(&mut self.scheduled, number, is.scheduled_waiting);
+        self.taken = (self.taken + u64::from(is.takes_room)).saturating_sub(u64::from(was.takes_room));
+    }
+}
+
+fn set(of: &mut BTreeSet<u64>, number: u64, member: bool) {
+    if member {
+        of.insert(number);
+    } else {
+        of.remove(&number);
+    }
+}
+
+/// What a run is to its lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Footprint {
+    active: bool,
+    takes_room: bool,
+    scheduled_waiting: bool,
+}
+
+impl Footprint {
+    fn of(run: &Run) -> Self {
+        Self {
+            active: run.status.is_active(),
+            takes_room: run.status.takes_room(),
+            scheduled_waiting: run.status == RunStatus::Queued && run.spec.trigger == Trigger::Schedule,
+        }
+    }
+}

@@ -226,8 +226,10 @@ impl Tx<'_> {
         if !run.status.is_waiting() {
             return self.move_to(rid, place::NOWHERE, None);
         }
+        // Out of its place first, so that it is not in its own way.
+        self.move_to(rid, place::NOWHERE, None)?;
         let members = self.members(rid)?;
-        let (to, lane) = self.place_for(&members, stored.aid, stored.due_at, true)?;
+        let (to, lane) = self.place_for(&members, stored.aid, stored.due_at)?;
         self.move_to(rid, to, lane)
     }
 

@@ -94,7 +94,7 @@ impl Tx<'_> {
         }
         for (rid, aid, due_at, has_lanes) in due {
             let members = if has_lanes { self.members(rid)? } else { Vec::new() };
-            let (to, lane) = self.place_for(&members, aid, due_at, true)?;
+            let (to, lane) = self.place_for(&members, aid, due_at)?;
             self.move_to(rid, to, lane)?;
         }
         Ok(())
@@ -137,6 +137,11 @@ impl Tx<'_> {
             return Ok(Grant::Elsewhere);
         };
         let members: Vec<Member> = if stored.lanes > 0 { self.members(rid)? } else { Vec::new() };
+        // The clock may have been set back.
+        if stored.due_at > self.now.ms() {
+            self.hint.agenda = true;
+            return self.aside(&stored, &members, place::FUTURE, None);
+        }
         if stored.flags & flag::OVERRIDE_PAUSE == 0 && self.is_paused(stored.tid)? {
             return self.aside(&stored, &members, place::PAUSED, None);
         }

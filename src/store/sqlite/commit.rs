@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, params};
 use super::fault::Step;
 use super::row::{self, STORED, Stored, json, signed, unsigned};
 use super::tx::{Tx, lane_version};
-use crate::model::{NewEvent, Occurrence, SchedulePlace};
+use crate::model::{NewEvent, Occurrence, Run, RunId, RunStatus, SchedulePlace, TaskId, Timestamp, Token};
 use crate::store::{Decision, Expect, Refusal, RunWrite, ScheduleWrite, TaskChange, TaskWrite};
 
 pub(super) const FIND: &str = "FROM runs r WHERE r.run_id = ?1";
@@ -20,11 +20,12 @@ impl Tx<'_> {
         for write in &decision.runs {
             stored.push(self.stored(write.run.run_id.as_str())?);
         }
-        // A decision is made as a whole: one run that carries its stamp says that it was.
+        // It was applied, and its answer was lost.
         let made = |write: &RunWrite, stored: &Option<Stored>| {
             stored.as_ref().is_some_and(|s| s.version == write.run.version && s.stamp == write.run.stamp)
         };
-        if decision.runs.iter().zip(&stored).any(|(write, stored)| made(write, stored)) {
+        let mut all = decision.runs.iter().zip(&stored);
+        if !decision.runs.is_empty() && all.all(|(write, stored)| made(write, stored)) {
             return Ok(Ok(()));
         }
         if let Err(refusal) = self.stands(decision, &stored)? {
@@ -39,7 +40,9 @@ impl Tx<'_> {
         for occurrence in &decision.occurrences {
             self.write_occurrence(occurrence)?;
         }
-        for (write, stored) in decision.runs.iter().zip(stored) {
+        for (n, (write, stored)) in decision.runs.iter().zip(stored).enumerate() {
+            let again = decision.runs[..n].iter().any(|other| other.run.run_id == write.run.run_id);
+            let stored = if again { self.stored(write.run.run_id.as_str())? } else { stored };
             match stored {
                 Some(stored) => self.update_run(&stored, write)?,
                 None => self.insert_run(write)?,
@@ -49,13 +52,6 @@ impl Tx<'_> {
     }
 
     fn stands(&mut self, decision: &Decision, stored: &[Option<Stored>]) -> Step<Verdict> {
-        let of_runs = decision.runs.iter().zip(stored).enumerate();
-        for (n, (write, stored)) in of_runs {
-            let twice = decision.runs[..n].iter().find(|other| other.run.run_id == write.run.run_id);
-            if let Err(refusal) = run_stands(write, stored.as_ref(), twice) {
-                return Ok(Err(refusal));
-            }
-        }
         if let Some(write) = &decision.task
             && let Err(refusal) = self.task_stands(write)?
         {
@@ -66,16 +62,18 @@ impl Tx<'_> {
         {
             return Ok(Err(refusal));
         }
+        for (n, (write, stored)) in decision.runs.iter().zip(stored).enumerate() {
+            if let Err(refusal) = self.run_stands(write, stored.as_ref(), &decision.runs[..n])? {
+                return Ok(Err(refusal));
+            }
+        }
         for lane in &decision.lanes {
             let version = lane_version(self.conn, &lane.name)?;
             if version != lane.version {
                 return Ok(Err(Refusal::StaleLane { name: lane.name.clone(), version }));
             }
         }
-        if let Err(refusal) = self.occurrences_are_new(&decision.occurrences)? {
-            return Ok(Err(refusal));
-        }
-        self.keys_are_free(&decision.runs)
+        self.occurrences_are_new(&decision.occurrences)
     }
 
     fn task_stands(&mut self, write: &TaskWrite) -> Step<Verdict> {
@@ -106,48 +104,63 @@ impl Tx<'_> {
     }
 
     fn occurrences_are_new(&mut self, occurrences: &[Occurrence]) -> Step<Verdict> {
-        let Some(first) = occurrences.first() else { return Ok(Ok(())) };
-        let mut due_at = Vec::new();
+        let mut exist: Option<(TaskId, Vec<Timestamp>)> = None;
         for (n, occurrence) in occurrences.iter().enumerate() {
-            let same =
-                |other: &Occurrence| other.task_id == occurrence.task_id && other.due_at == occurrence.due_at;
-            let known = match self.known_task(&occurrence.task_id)? {
+            let (task_id, at) = (&occurrence.task_id, occurrence.due_at);
+            let known = match self.known_task(task_id)? {
                 Some(tid) => self
                     .conn
                     .prepare_cached("SELECT 1 FROM occurrences WHERE tid = ?1 AND due_at = ?2")?
-                    .exists(params![tid, occurrence.due_at.ms()])?,
+                    .exists(params![tid, at.ms()])?,
                 None => false,
             };
-            if known || occurrences[..n].iter().any(same) {
-                due_at.push(occurrence.due_at);
+            let mut earlier = occurrences[..n].iter();
+            if known || earlier.any(|other| other.task_id == *task_id && other.due_at == at) {
+                let (of, due_at) = exist.get_or_insert_with(|| (task_id.clone(), Vec::new()));
+                if of == task_id {
+                    due_at.push(at);
+                }
             }
         }
-        if due_at.is_empty() {
-            return Ok(Ok(()));
-        }
-        Ok(Err(Refusal::OccurrenceExists { task_id: first.task_id.clone(), due_at }))
+        Ok(match exist {
+            Some((task_id, due_at)) => Err(Refusal::OccurrenceExists { task_id, due_at }),
+            None => Ok(()),
+        })
     }
 
-    fn keys_are_free(&mut self, runs: &[RunWrite]) -> Step<Verdict> {
-        for (n, write) in runs.iter().enumerate().filter(|(_, write)| write.expect == Expect::Absent) {
-            let spec = &write.run.spec;
-            let Some(key) = &spec.idempotency else { continue };
-            let same = |other: &&RunWrite| {
-                let taken = other.run.spec.idempotency.as_ref().is_some_and(|other| other.key == key.key);
-                taken && other.expect == Expect::Absent && other.run.spec.task_id == spec.task_id
-            };
-            if let Some(other) = runs[..n].iter().find(same) {
-                let digest = other.run.spec.idempotency.as_ref().map_or(0, |other| other.digest);
-                return Ok(Err(Refusal::KeyExists { run_id: other.run.run_id.clone(), digest }));
-            }
-            let Some(tid) = self.known_task(&spec.task_id)? else { continue };
+    /// Whether a run is as its write expects it: as it is stored, or as the same decision has left it before.
+    fn run_stands(
+        &mut self,
+        write: &RunWrite,
+        stored: Option<&Stored>,
+        earlier: &[RunWrite],
+    ) -> Step<Verdict> {
+        let run_id = &write.run.run_id;
+        let written = earlier.iter().rev().find(|before| before.run.run_id == *run_id);
+        let standing = written.map(|before| Standing::written(&before.run)).or(stored.map(Standing::stored));
+        Ok(match (standing, write.expect) {
+            (None, Expect::Absent) => return self.key_is_free(&write.run, earlier),
+            (None, Expect::At { .. }) => Err(Refusal::NoRun { run_id: run_id.clone() }),
+            (Some(standing), expect) => standing.meets(run_id, expect),
+        })
+    }
+
+    fn key_is_free(&mut self, run: &Run, earlier: &[RunWrite]) -> Step<Verdict> {
+        let Some(key) = &run.spec.idempotency else { return Ok(Ok(())) };
+        let task_id = &run.spec.task_id;
+        if let Some(tid) = self.known_task(task_id)? {
             let mut select = self.conn.prepare_cached(KEY)?;
             let found: Option<(String, i64)> =
                 select.query_row(params![tid, &*key.key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
             if let Some((run_id, digest)) = found {
-                let run_id = crate::model::RunId::new(run_id)
-                    .map_err(|invalid| row::unreadable(invalid.to_string()))?;
+                let run_id = RunId::new(run_id).map_err(|invalid| row::unreadable(invalid.to_string()))?;
                 return Ok(Err(Refusal::KeyExists { run_id, digest: unsigned(digest) }));
+            }
+        }
+        for other in earlier.iter().map(|write| &write.run).filter(|other| other.spec.task_id == *task_id) {
+            if let Some(taken) = other.spec.idempotency.as_ref().filter(|taken| taken.key == key.key) {
+                let (run_id, digest) = (other.run_id.clone(), taken.digest);
+                return Ok(Err(Refusal::KeyExists { run_id, digest }));
             }
         }
         Ok(Ok(()))
@@ -173,6 +186,9 @@ impl Tx<'_> {
             TaskChange::Keep | TaskChange::Delete => agent_before,
         };
         let last = before.map_or(0, |(.., last)| last);
+        if before.is_none() {
+            self.begin_task_events(tid)?;
+        }
         let last_event = self.write_task_events(tid, aid, last, &write.events)?;
         self.forget_paused(tid);
         match &write.change {
@@ -182,7 +198,7 @@ impl Tx<'_> {
                     .execute([tid, last_event])?;
             }
             TaskChange::Put(task) => {
-                let spec = json(&task.spec)?;
+                let (spec, idle) = (json(&task.spec)?, json(&SchedulePlace::Idle)?);
                 self.conn.prepare_cached(PUT_TASK)?.execute(params![
                     tid,
                     write.task_id.as_str(),
@@ -197,6 +213,8 @@ impl Tx<'_> {
                 self.conn
                     .prepare_cached("UPDATE schedules SET enabled = ?2 WHERE tid = ?1")?
                     .execute(params![tid, task.spec.enabled])?;
+                // One that was made without a schedule has an idle one.
+                self.conn.prepare_cached(IDLE_SCHEDULE)?.execute(params![tid, task.spec.enabled, idle])?;
                 if task.spec.enabled {
                     self.unpause(tid)?;
                 }
@@ -213,21 +231,27 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Numbers go on where those of a deleted task of this name ended.
     fn write_task_events(&mut self, tid: i64, aid: i64, last: i64, events: &[NewEvent]) -> Step<i64> {
-        if events.is_empty() {
-            return Ok(last);
-        }
-        let told: Option<i64> = self
-            .conn
-            .prepare_cached("SELECT max(seq) FROM events WHERE subject = ?1")?
-            .query_row([-tid], |row| row.get(0))?;
-        let mut last = last.max(told.unwrap_or(0));
+        let mut last = last;
         for event in events {
             last += 1;
             self.write_event(-tid, last, Some(aid), event)?;
         }
         Ok(last)
+    }
+
+    /// A new task numbers its events from 1: those of the task that had its name before are put below.
+    fn begin_task_events(&mut self, tid: i64) -> Step<()> {
+        let lowest: Option<i64> = self
+            .conn
+            .prepare_cached("SELECT min(seq) FROM events WHERE subject = ?1")?
+            .query_row([-tid], |row| row.get(0))?;
+        let Some(lowest) = lowest else { return Ok(()) };
+        let lives = 1 - lowest.min(0).div_euclid(LIFE);
+        self.conn
+            .prepare_cached("UPDATE events SET seq = seq - ?2 WHERE subject = ?1 AND seq > 0")?
+            .execute([-tid, lives * LIFE])?;
+        Ok(())
     }
 
     /// Writes an event under the next cursor.
@@ -251,7 +275,7 @@ impl Tx<'_> {
                 seq,
                 event.kind.number(),
                 event.at.ms(),
-                event.status.map(crate::model::RunStatus::number),
+                event.status.map(RunStatus::number),
                 event.attempt,
                 signed(event.fence),
                 instance.as_ref().map(|bytes| &bytes[..]),
@@ -263,18 +287,24 @@ impl Tx<'_> {
 
     fn write_schedule(&mut self, write: &ScheduleWrite) -> Step<()> {
         let state = &write.state;
+        let Some(enabled) = self.enabled(&state.task_id)? else { return Ok(()) };
         let tid = self.task(&state.task_id)?;
-        let enabled = !self.is_paused(tid)?;
         self.conn.prepare_cached(PUT_SCHEDULE)?.execute(params![
             tid,
             enabled,
             signed(state.version),
-            state.last_due.map(crate::model::Timestamp::ms),
-            state.fire_at().map(crate::model::Timestamp::ms),
+            state.last_due.map(Timestamp::ms),
+            state.fire_at().map(Timestamp::ms),
             json::<SchedulePlace>(&state.place)?
         ])?;
         self.hint.agenda = true;
         Ok(())
+    }
+
+    /// Whether a task is dispatched; none if there is no such task.
+    fn enabled(&self, task_id: &TaskId) -> Step<Option<bool>> {
+        let mut select = self.conn.prepare_cached("SELECT enabled FROM tasks WHERE task_id = ?1")?;
+        Ok(select.query_row([task_id.as_str()], |row| row.get(0)).optional()?)
     }
 
     fn write_occurrence(&mut self, occurrence: &Occurrence) -> Step<()> {
@@ -288,33 +318,40 @@ impl Tx<'_> {
     }
 }
 
-/// Whether a run is as its write expects it.
-fn run_stands(write: &RunWrite, stored: Option<&Stored>, twice: Option<&RunWrite>) -> Verdict {
-    let run_id = &write.run.run_id;
-    // Written once already by the same decision: what it leaves is not what this write was made on.
-    if let Some(other) = twice {
-        let (version, status) = (other.run.version, other.run.status);
-        return Err(Refusal::StaleRun { run_id: run_id.clone(), version, status });
+/// How a run stands, as far as a write can expect it to.
+struct Standing {
+    version: u64,
+    status: RunStatus,
+    fence: u64,
+    token: Option<Token>,
+    expires_at: Option<i64>,
+}
+
+impl Standing {
+    fn stored(stored: &Stored) -> Self {
+        let Stored { version, status, fence, expires_at, .. } = *stored;
+        Self { version, status, fence, token: stored.token(), expires_at }
     }
-    let stale = |stored: &Stored| Refusal::StaleRun {
-        run_id: run_id.clone(),
-        version: stored.version,
-        status: stored.status,
-    };
-    match (write.expect, stored) {
-        (Expect::Absent, None) => Ok(()),
-        (Expect::Absent, Some(stored)) => Err(stale(stored)),
-        (Expect::At { .. }, None) => Err(Refusal::NoRun { run_id: run_id.clone() }),
-        (Expect::At { version, token }, Some(stored)) => {
-            if token.is_some() && token != stored.token() {
-                let (fence, status) = (stored.fence, stored.status);
-                return Err(Refusal::Fenced { run_id: run_id.clone(), fence, status });
-            }
-            if version != stored.version || stored.status.is_terminal() {
-                return Err(stale(stored));
-            }
-            Ok(())
+
+    fn written(run: &Run) -> Self {
+        let Run { version, status, fence, lease, .. } = *run;
+        let expires_at = lease.map(|lease| lease.expires_at.ms());
+        Self { version, status, fence, token: run.token(), expires_at }
+    }
+
+    fn meets(&self, run_id: &RunId, expect: Expect) -> Verdict {
+        let stale =
+            || Err(Refusal::StaleRun { run_id: run_id.clone(), version: self.version, status: self.status });
+        let Expect::At { version, token, unrenewed } = expect else { return stale() };
+        if token.is_some() && token != self.token {
+            let (fence, status) = (self.fence, self.status);
+            return Err(Refusal::Fenced { run_id: run_id.clone(), fence, status });
         }
+        let renewed = unrenewed.is_some_and(|expires_at| self.expires_at != Some(expires_at.ms()));
+        if version != self.version || self.status.is_terminal() || renewed {
+            return stale();
+        }
+        Ok(())
     }
 }
 
@@ -322,6 +359,9 @@ fn run_stands(write: &RunWrite, stored: Option<&Stored>, twice: Option<&RunWrite
 pub(super) fn find() -> String {
     format!("SELECT {STORED} {FIND}")
 }
+
+/// How far below the events of an earlier task of the same name are put: more than a task has events.
+pub(super) const LIFE: i64 = 1 << 40;
 
 pub(super) const KEY: &str = "SELECT r.run_id, k.digest FROM idempotency k JOIN runs r ON r.rid = k.rid
     WHERE k.tid = ?1 AND k.key = ?2";
@@ -332,6 +372,10 @@ const PUT_TASK: &str = "INSERT INTO tasks
     ON CONFLICT (tid) DO UPDATE SET aid = excluded.aid, enabled = excluded.enabled,
     revision = excluded.revision, created_at = excluded.created_at, updated_at = excluded.updated_at,
     last_event = excluded.last_event, spec = excluded.spec";
+
+const IDLE_SCHEDULE: &str =
+    "INSERT OR IGNORE INTO schedules (tid, enabled, version, last_due, fire_at, place)
+    VALUES (?1, ?2, 0, NULL, NULL, ?3)";
 
 const PUT_SCHEDULE: &str = "INSERT INTO schedules (tid, enabled, version, last_due, fire_at, place)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)

@@ -21,9 +21,9 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Whether others leave the run no room. Room it takes itself is its own.
+    /// Whether others leave the run no room. Who has its room already is not in its own way.
     fn is_full(&self) -> bool {
-        self.held - i64::from(self.takes) >= self.most
+        !self.takes && self.held >= self.most
     }
 }
 
@@ -52,7 +52,7 @@ impl Tx<'_> {
     pub(super) fn members(&self, rid: i64) -> Step<Vec<Member>> {
         let mut select = self.conn.prepare_cached(
             "SELECT m.lid, m.most, m.takes, l.held FROM lane_runs m JOIN lanes l ON l.lid = m.lid
-             WHERE m.rid = ?1 ORDER BY m.lid",
+             WHERE m.rid = ?1 ORDER BY m.pos",
         )?;
         let members = select.query_map([rid], |row| {
             Ok(Member { lid: row.get(0)?, most: row.get(1)?, takes: row.get(2)?, held: row.get(3)? })
@@ -110,9 +110,9 @@ impl Tx<'_> {
                 .query_row(params![&*lane.name, version, to.takes], |row| row.get(0))?;
             self.conn
                 .prepare_cached(
-                    "INSERT INTO lane_runs (lid, rid, most, takes, sched) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    "INSERT INTO lane_runs (lid, rid, pos, most, takes, sched) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?
-                .execute(params![lid, rid, lane.limit, to.takes, to.sched])?;
+                .execute(params![lid, rid, n as i64, lane.limit, to.takes, to.sched])?;
         }
         Ok(())
     }
@@ -133,22 +133,20 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Where a waiting run waits that is written or has become due. `joins`: behind those of its agent that
-    /// wait for the lane already.
+    /// Where a waiting run waits that is written or has become due: behind those of its agent that wait for a
+    /// lane already, unless it has its room there.
     pub(super) fn place_for(
         &mut self,
         members: &[Member],
         aid: i64,
         due_at: i64,
-        joins: bool,
     ) -> Step<(i64, Option<i64>)> {
         if due_at > self.now.ms() {
             self.hint.agenda = true;
             return Ok((place::FUTURE, None));
         }
-        for member in members {
-            let behind = joins && !member.takes && self.best_blocked(member.lid, aid)?.is_some();
-            if member.is_full() || behind {
+        for member in members.iter().filter(|member| !member.takes) {
+            if member.is_full() || self.best_blocked(member.lid, aid)?.is_some() {
                 return Ok((place::LANE, Some(member.lid)));
             }
         }
@@ -161,13 +159,14 @@ impl Tx<'_> {
         members.iter().find(|member| member.is_full()).map(|member| member.lid)
     }
 
-    /// The run of an agent that comes next in a lane.
-    fn best_blocked(&self, lid: i64, aid: i64) -> Step<Option<i64>> {
+    /// The run of an agent that comes next in a lane, and when it is due.
+    fn best_blocked(&self, lid: i64, aid: i64) -> Step<Option<(i64, i64)>> {
         let mut select = self.conn.prepare_cached(BEST_BLOCKED)?;
-        Ok(select.query_row([lid, aid], |row| row.get(0)).optional()?)
+        Ok(select.query_row([lid, aid], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
-    /// Lets go of the best waiting run of each agent in a lane. Answers whether there was one.
+    /// Lets go of the best waiting run of each agent in a lane that has room for it. Answers whether there was
+    /// one.
     pub(super) fn let_go(&mut self, lid: i64) -> Step<bool> {
         let mut any = false;
         let mut after = -1_i64;
@@ -176,14 +175,27 @@ impl Tx<'_> {
             let aid: Option<i64> = next.query_row([lid, after], |row| row.get(0)).optional()?;
             let Some(aid) = aid else { return Ok(any) };
             after = aid;
-            if let Some(rid) = self.best_blocked(lid, aid)?
+            if let Some((rid, due_at)) = self.best_blocked(lid, aid)?
                 && self.members(rid)?.iter().all(|member| member.lid != lid || !member.is_full())
             {
-                self.move_to(rid, place::READY, None)?;
-                self.hint.ready = true;
+                // It has waited its turn here; another lane of it that is full is found when it is claimed.
+                let due = due_at <= self.now.ms();
+                self.move_to(rid, if due { place::READY } else { place::FUTURE }, None)?;
+                self.hint.ready |= due;
+                self.hint.agenda |= !due;
                 any = true;
             }
         }
+    }
+
+    /// The lanes of a run by name, in its order, as far as anything is in them.
+    pub(super) fn lanes_named(&self, lanes: &[Lane]) -> Step<Vec<i64>> {
+        let mut select = self.conn.prepare_cached("SELECT lid FROM lanes WHERE name = ?1")?;
+        let mut found = Vec::new();
+        for lane in lanes {
+            found.extend(select.query_row([&*lane.name], |row| row.get::<_, i64>(0)).optional()?);
+        }
+        Ok(found)
     }
 
     /// Writes where a run waits; its version does not rise.
@@ -194,7 +206,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A ready run goes elsewhere without taking room: who waits behind it in its other lanes is let go of.
+    /// A ready run goes elsewhere without taking room: who waits behind it in its lanes is let go of.
     pub(super) fn step_aside(
         &mut self,
         stored: &Stored,
@@ -204,24 +216,33 @@ impl Tx<'_> {
     ) -> Step<bool> {
         self.move_to(stored.rid, to, lane)?;
         let mut any = false;
-        for member in members.iter().filter(|member| Some(member.lid) != lane) {
+        for member in members {
             any |= self.let_go(member.lid)?;
         }
         Ok(any)
     }
 
-    /// The runs of a task that waited because it was paused may be claimed again.
+    /// The runs of a task that waited because it was paused wait like others.
     pub(super) fn unpause(&mut self, tid: i64) -> Step<()> {
-        let moved = self.conn.prepare_cached(UNPAUSE)?.execute(params![tid, self.now.ms()])?;
-        if moved > 0 {
-            self.hint.ready = true;
-            self.hint.agenda = true;
+        let mut select = self.conn.prepare_cached(PAUSED_IN_LANES)?;
+        let rows = select.query_map([tid], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let in_lanes: Vec<(i64, i64, i64)> = rows.collect::<rusqlite::Result<_>>()?;
+        for (rid, aid, due_at) in in_lanes {
+            let members = self.members(rid)?;
+            let (to, lane) = self.place_for(&members, aid, due_at)?;
+            self.move_to(rid, to, lane)?;
         }
+        let moved = self.conn.prepare_cached(UNPAUSE)?.execute(params![tid, self.now.ms()])?;
+        self.hint.ready |= moved > 0;
+        self.hint.agenda |= moved > 0;
         Ok(())
     }
 }
 
-pub(super) const BEST_BLOCKED: &str = "SELECT rid FROM runs INDEXED BY runs_blocked
+pub(super) const PAUSED_IN_LANES: &str = "SELECT rid, aid, due_at FROM runs INDEXED BY runs_paused
+    WHERE place = 4 AND tid = ?1 AND lanes > 0 ORDER BY rid";
+
+pub(super) const BEST_BLOCKED: &str = "SELECT rid, due_at FROM runs INDEXED BY runs_blocked
     WHERE place = 3 AND lane = ?1 AND aid = ?2 ORDER BY priority DESC, due_at, rid LIMIT 1";
 
 pub(super) const NEXT_BLOCKED_AGENT: &str = "SELECT aid FROM runs INDEXED BY runs_blocked

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::commit::LIFE;
 use super::fault::{Fault, Step};
 use super::row::{self, Loaded, REST, STORED, at, parsed, status, trigger, unreadable, unsigned};
 use super::tx::task_number;
@@ -347,7 +348,7 @@ fn event(row: &Row<'_>, about: &About) -> Step<Event> {
         event: EventKind::from_number(kind)
             .ok_or_else(|| unreadable(format!("{kind} is the number of no event")))?,
         timestamp: at(row.get(4)?),
-        sequence: unsigned(row.get(2)?),
+        sequence: unsigned(row.get::<_, i64>(2)?.rem_euclid(LIFE)),
         cursor: unsigned(row.get(0)?),
         agent_id: about.agent_id.clone(),
         task_id: about.task_id.clone(),

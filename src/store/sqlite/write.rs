@@ -25,7 +25,7 @@ impl Tx<'_> {
         self.stand(rid, &spec.lanes, Stand::NONE, stand)?;
         let (place, lane) = if run.status.is_waiting() {
             let members = if spec.lanes.is_empty() { Vec::new() } else { self.members(rid)? };
-            self.place_for(&members, aid, run.due_at.ms(), true)?
+            self.place_for(&members, aid, run.due_at.ms())?
         } else {
             (place::NOWHERE, None)
         };
@@ -87,25 +87,19 @@ impl Tx<'_> {
     /// A run that moves; its write was found to stand.
     pub(super) fn update_run(&mut self, stored: &Stored, write: &RunWrite) -> Step<()> {
         let run = &write.run;
-        let scheduled = trigger(stored.flags)? == Trigger::Schedule;
+        let stored = &mut stored.clone();
         let mut members = Vec::new();
-        let has_lanes = stored.lanes > 0;
-        if has_lanes {
-            let (from, to) = (Stand::of(stored.status, scheduled), Stand::of(run.status, scheduled));
-            self.stand(stored.rid, &run.spec.lanes, from, to)?;
-        }
-        let (place, lane) = if run.status.is_waiting() {
-            if has_lanes {
+        if stored.lanes > 0 {
+            self.move_in_lanes(stored, run)?;
+            if run.status.is_waiting() {
                 members = self.members(stored.rid)?;
             }
-            // Who waits for room already keeps its place; who is written anew joins behind the others.
-            let joins = stored.place != place::READY;
-            self.place_for(&members, stored.aid, run.due_at.ms(), joins)?
+        }
+        let (place, lane) = if run.status.is_waiting() {
+            self.place_for(&members, stored.aid, run.due_at.ms())?
         } else {
             (place::NOWHERE, None)
         };
-        let leaves = has_lanes && self.leaves_room(stored, run, place);
-        let left = if leaves && members.is_empty() { self.lanes_named(run)? } else { lids(&members) };
         self.update_row(stored, run, write.events.len() as u64, place, lane)?;
         if let Some(result) = &run.result {
             put_result(self.conn, stored.rid, result)?;
@@ -115,33 +109,23 @@ impl Tx<'_> {
             self.count(stored.tid, run.status, 1);
         }
         self.tell(stored, write);
-        self.write_told(stored.rid, stored.last_event, write)?;
-        if leaves {
-            for lid in left {
-                self.let_go(lid)?;
-            }
+        self.write_told(stored.rid, stored.last_event, write)
+    }
+
+    /// Takes a run out of its place, and lets go of who waits in its lanes and has room now. Where it waits
+    /// itself is decided after that.
+    fn move_in_lanes(&mut self, stored: &mut Stored, run: &Run) -> Step<()> {
+        let scheduled = trigger(stored.flags)? == Trigger::Schedule;
+        let (from, to) = (Stand::of(stored.status, scheduled), Stand::of(run.status, scheduled));
+        self.stand(stored.rid, &run.spec.lanes, from, to)?;
+        if stored.place == place::LANE {
+            self.move_to(stored.rid, place::NOWHERE, None)?;
+            (stored.place, stored.lane) = (place::NOWHERE, None);
+        }
+        for lid in self.lanes_named(&run.spec.lanes)? {
+            self.let_go(lid)?;
         }
         Ok(())
-    }
-
-    /// Whether others may have room that had none before.
-    fn leaves_room(&self, stored: &Stored, run: &Run, to: i64) -> bool {
-        let gives_back = stored.status.takes_room();
-        let not_to_be_had = stored.place == place::READY && to != place::READY;
-        (gives_back || not_to_be_had) && !run.status.takes_room()
-    }
-
-    /// The lanes of a run that has left them, as far as others are in them.
-    fn lanes_named(&self, run: &Run) -> Step<Vec<i64>> {
-        let mut select = self.conn.prepare_cached("SELECT lid FROM lanes WHERE name = ?1")?;
-        let mut found = Vec::new();
-        for lane in &run.spec.lanes {
-            let mut rows = select.query([&*lane.name])?;
-            if let Some(row) = rows.next()? {
-                found.push(row.get(0)?);
-            }
-        }
-        Ok(found)
     }
 
     fn update_row(
@@ -250,10 +234,6 @@ impl Tx<'_> {
             self.tell_cancel(&write.run.run_id);
         }
     }
-}
-
-fn lids(members: &[super::lanes::Member]) -> Vec<i64> {
-    members.iter().map(|member| member.lid).collect()
 }
 
 /// The expiry and the last sign of life of the lease: never moved back while the token stands (L5).

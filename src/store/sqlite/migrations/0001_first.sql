@@ -104,7 +104,8 @@ CREATE TABLE attempts (
     PRIMARY KEY (rid, number)
 ) WITHOUT ROWID;
 
--- subject: the rid of a run, or the tid of a task with its sign turned. aid: of a task's events only.
+-- subject: the rid of a run, or the tid of a task with its sign turned. aid: of a task's events only. seq: that
+-- of an earlier task of the same name lies below 0, 2^40 for each task that came after it.
 CREATE TABLE events (
     cursor INTEGER PRIMARY KEY,
     subject INTEGER NOT NULL,
@@ -147,10 +148,11 @@ CREATE TABLE lanes (
     held INTEGER NOT NULL,
     total INTEGER NOT NULL
 );
--- sched: a queued run that a schedule wanted.
+-- pos: the order in which the run names its lanes. most: how many it lets take room. sched: a queued run that a schedule wanted.
 CREATE TABLE lane_runs (
     lid INTEGER NOT NULL,
     rid INTEGER NOT NULL,
+    pos INTEGER NOT NULL,
     most INTEGER NOT NULL,
     takes INTEGER NOT NULL,
     sched INTEGER NOT NULL,

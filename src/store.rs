@@ -40,9 +40,11 @@ use crate::model::{
 pub mod conformance;
 mod error;
 mod memory;
+mod sqlite;
 
 pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;
+pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
 
 /// What a store answers, once it has.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;

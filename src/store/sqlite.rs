@@ -1,0 +1,318 @@
+//! The embedded store: one SQLite file, shared by the OS processes of one host.
+//!
+//! - One thread writes. Whatever waits in its mailbox goes into one transaction, and nobody is answered before
+//!   that is committed: with many callers a durable commit costs each of them next to nothing.
+//! - Other threads read, each from a snapshot of the write-ahead log, so that neither waits for the other.
+//! - Another OS process that writes is waited for up to [`SqliteOptions::busy_timeout`], and noticed within
+//!   [`SqliteOptions::poll`].
+//!
+//! What a decision was made on is checked by reading before anything of it is written ([`commit`]); a refused
+//! one needs no undoing. An error below refuses the whole transaction; unless its surroundings are at fault,
+//! what was in it is then tried apart, so that only the call fails that makes it fail.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
+
+use self::fault::Step;
+use self::readers::Readers;
+use self::writer::{Command, Reply, Writer};
+use super::{
+    Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
+    Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
+};
+use crate::clock::Clock;
+use crate::model::{
+    Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId, Timestamp,
+};
+
+mod check;
+mod claim;
+mod commit;
+mod fault;
+mod lanes;
+mod list;
+mod migrate;
+mod open;
+mod prune;
+mod read;
+mod readers;
+mod row;
+mod tx;
+mod write;
+mod writer;
+
+/// The most calls that wait for the writer; more wait to be let in.
+const MOST_WAITING: usize = 8192;
+/// How many hints a watcher may be behind.
+const HINTS: usize = 1024;
+
+/// How a [`SqliteStore`] is opened.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// The file; made if there is none. Its folder must exist.
+    pub path: PathBuf,
+    /// The store's clock.
+    pub clock: Arc<dyn Clock>,
+    /// What an answered write survives.
+    pub synchronous: Synchronous,
+    /// How long another OS process that writes is waited for. Longer than that is refused as unavailable.
+    pub busy_timeout: Duration,
+    /// How many threads read; at least 1.
+    pub readers: usize,
+    /// How often is looked whether another OS process has changed the file.
+    pub poll: Duration,
+    /// The largest size of the file, in bytes; none for as large as its disk.
+    pub most_bytes: Option<u64>,
+}
+
+impl SqliteOptions {
+    /// The defaults: durable before it is answered, 30 s of patience, two readers, a look every 250 ms.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            path: path.into(),
+            clock,
+            synchronous: Synchronous::default(),
+            busy_timeout: Duration::from_secs(30),
+            readers: 2,
+            poll: Duration::from_millis(250),
+            most_bytes: None,
+        }
+    }
+}
+
+/// What an answered write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// A loss of power.
+    #[default]
+    Full,
+    /// The end of the OS process; a loss of power may take the newest writes.
+    Normal,
+}
+
+/// A store in one SQLite file.
+///
+/// Dropping it without [`Store::close`] loses nothing that was answered: the writer ends what waits for it.
+#[derive(Debug)]
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+    writer: mpsc::Sender<Command>,
+    waiting: Arc<Semaphore>,
+    threads: Mutex<Option<Threads>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: SqliteOptions,
+    hints: broadcast::Sender<Hint>,
+    readers: Readers,
+}
+
+#[derive(Debug)]
+struct Threads {
+    writer: std::thread::JoinHandle<()>,
+    readers: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl SqliteStore {
+    /// Opens the file, brings its schema up to date and starts the threads.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`], saying what is wrong with the file and what to do: its folder is missing, it
+    /// is no database or one of another program, damaged, not writable, or of a newer version.
+    pub fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let writer = open::writer(&options)?;
+        let connections = (0..options.readers.max(1)).map(|_| open::reader(&options));
+        let connections = connections.collect::<Result<Vec<Connection>, _>>()?;
+        let (hints, _) = broadcast::channel(HINTS);
+        let (readers, reading) = Readers::start(connections).map_err(|error| no_thread(&error))?;
+        let (sender, mailbox) = mpsc::channel();
+        let writer = Writer::new(writer, mailbox, options.clone(), hints.clone());
+        let writer = writer.start().map_err(|error| no_thread(&error))?;
+        let threads = Mutex::new(Some(Threads { writer, readers: reading }));
+        let shared = Arc::new(Shared { options, hints, readers });
+        Ok(Self { shared, writer: sender, waiting: Arc::new(Semaphore::new(MOST_WAITING)), threads })
+    }
+
+    /// A call to the writer. Its answer may be lost with the writer: then it may have happened.
+    fn write<'a, T: Send + 'a>(
+        &'a self,
+        command: impl FnOnce(Reply<T>) -> Command + Send + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(async move {
+            let permit = self.permit().await?;
+            let (to, answer) = oneshot::channel();
+            self.writer.send(command(Reply::new(to, permit))).map_err(|_| self.closed())?;
+            answer.await.map_err(|_| {
+                StoreError::unknown(format!(
+                    "\"{}\": the writer has ended",
+                    self.shared.options.path.display()
+                ))
+            })?
+        })
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, StoreError> {
+        Arc::clone(&self.waiting).acquire_owned().await.map_err(|_| self.closed())
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Connection, Timestamp) -> Step<T> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let (to, answer) = oneshot::channel();
+        let (path, clock) = (self.shared.options.path.clone(), Arc::clone(&self.shared.options.clock));
+        let given = self.shared.readers.give(Box::new(move |conn: &Connection| {
+            let answer = readers::snapshot(conn, |conn| look(conn, clock.now()));
+            // Nobody waits any more: fine.
+            let _ = to.send(answer.map_err(|fault| fault.refused(&path)));
+        }));
+        Box::pin(async move {
+            if !given {
+                return Err(self.closed());
+            }
+            answer.await.map_err(|_| self.closed())?
+        })
+    }
+
+    fn closed(&self) -> StoreError {
+        let path = self.shared.options.path.display();
+        StoreError::refused(RefusedKind::Closed, format!("\"{path}\" was closed by this program"))
+    }
+}
+
+fn no_thread(error: &std::io::Error) -> StoreError {
+    StoreError::refused(RefusedKind::Unavailable, format!("no thread could be started: {error}; try again"))
+}
+
+impl Store for SqliteStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { name: "sqlite", durable: true, shared: true, watch_across: true, server_clock: false }
+    }
+
+    fn now(&self) -> Answer<'_, Timestamp> {
+        Box::pin(async {
+            if self.shared.readers.are_closed() {
+                return Err(self.closed());
+            }
+            Ok(self.shared.options.clock.now())
+        })
+    }
+
+    fn commit(&self, decisions: Vec<Decision>) -> Answer<'_, Vec<Result<(), Refusal>>> {
+        self.write(|reply| Command::Commit(decisions, reply))
+    }
+
+    fn claim(&self, request: ClaimRequest) -> Answer<'_, Vec<Run>> {
+        self.write(|reply| Command::Claim(request, reply))
+    }
+
+    fn renew(&self, request: RenewRequest) -> Answer<'_, Vec<Renewal>> {
+        self.write(|reply| Command::Renew(request, reply))
+    }
+
+    fn prune(&self, request: PruneRequest) -> Answer<'_, Pruned> {
+        self.write(move |reply| Command::Prune(request, reply))
+    }
+
+    fn check(&self, repair: bool) -> Answer<'_, Vec<String>> {
+        if repair {
+            self.write(Command::Repair)
+        } else {
+            self.read(|conn, _| Ok(check::messages(&check::find(conn)?)))
+        }
+    }
+
+    fn agenda(&self) -> Answer<'_, Agenda> {
+        self.read(read::agenda)
+    }
+
+    fn due_schedules(&self, limit: usize) -> Answer<'_, Vec<(Task, ScheduleState)>> {
+        self.read(move |conn, now| read::due_schedules(conn, now, limit))
+    }
+
+    fn due_runs(&self, after: Option<(Timestamp, RunId)>, limit: usize) -> Answer<'_, Vec<Run>> {
+        self.read(move |conn, now| read::due_runs(conn, now, after, limit))
+    }
+
+    fn task(&self, task_id: &TaskId) -> Answer<'_, Option<(Task, ScheduleState)>> {
+        let task_id = task_id.clone();
+        self.read(move |conn, _| read::task(conn, &task_id))
+    }
+
+    fn tasks(&self, page: PageRequest) -> Answer<'_, Page<(Task, ScheduleState)>> {
+        self.read(move |conn, _| list::tasks(conn, &page))
+    }
+
+    fn run(&self, run_id: &RunId) -> Answer<'_, Option<Run>> {
+        let run_id = run_id.clone();
+        self.read(move |conn, _| read::run(conn, &run_id))
+    }
+
+    fn run_by_key(&self, task_id: &TaskId, key: &str) -> Answer<'_, Option<Run>> {
+        let (task_id, key) = (task_id.clone(), key.to_owned());
+        self.read(move |conn, _| read::run_by_key(conn, &task_id, &key))
+    }
+
+    fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>> {
+        self.read(move |conn, _| list::runs(conn, &filter, &page))
+    }
+
+    fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>> {
+        let run_id = run_id.clone();
+        self.read(move |conn, _| read::attempts(conn, &run_id))
+    }
+
+    fn events(&self, subject: Subject, after: u64, limit: usize) -> Answer<'_, Vec<Event>> {
+        self.read(move |conn, _| read::events(conn, &subject, after, limit))
+    }
+
+    fn occurrences(&self, task_id: &TaskId, page: PageRequest) -> Answer<'_, Page<Occurrence>> {
+        let task_id = task_id.clone();
+        self.read(move |conn, _| list::occurrences(conn, &task_id, &page))
+    }
+
+    fn lane(&self, name: &str) -> Answer<'_, LaneView> {
+        let name = name.to_owned();
+        self.read(move |conn, _| read::lane(conn, &name))
+    }
+
+    fn counts(&self, task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>> {
+        let task_id = task_id.cloned();
+        self.read(move |conn, _| read::counts(conn, task_id.as_ref()))
+    }
+
+    fn watch(&self) -> broadcast::Receiver<Hint> {
+        self.shared.hints.subscribe()
+    }
+
+    /// Answers the reads that wait, then the writes, moves the log into the file, and ends the threads.
+    fn close(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            let Some(threads) = self.threads.lock().take() else { return Err(self.closed()) };
+            self.shared.readers.close().await;
+            let permit = self.permit().await?;
+            let (to, answer) = oneshot::channel();
+            let sent = self.writer.send(Command::Close(Reply::new(to, permit)));
+            let outcome = match sent {
+                Ok(()) => answer.await.unwrap_or_else(|_| Err(self.closed())),
+                Err(_) => Err(self.closed()),
+            };
+            self.waiting.close();
+            // Each has said its last word: what is left of it is its return.
+            for thread in threads.readers.into_iter().chain([threads.writer]) {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the store had panicked");
+                }
+            }
+            outcome
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! Grants ready runs, and renews leases.
+
+use std::sync::Arc;
+
+use rusqlite::params;
+
+use super::fault::{Fault, Step};
+use super::lanes::Member;
+use super::row::{Extra, Loaded, REST, STORED, Stored, flag, instance_bytes, place, signed};
+use super::tx::Tx;
+use crate::model::{AgentId, Place, Run, RunStatus, Timestamp};
+use crate::rules::{self, Moment};
+use crate::store::{ClaimRequest, RenewRequest, Renewal};
+
+/// How many runs that became due are made ready by one claim (G6).
+const PROMOTED: i64 = 1000;
+/// How many ready runs beyond what was asked for one claim looks at: those that it sends to wait elsewhere.
+const LOOKED_AT: usize = 1000;
+
+impl Tx<'_> {
+    /// Answers requests in order. They are of the same agents, and share the search.
+    pub(super) fn claim(&mut self, requests: &[ClaimRequest]) -> Step<Vec<Vec<Run>>> {
+        let mut granted: Vec<Vec<Run>> = Vec::with_capacity(requests.len());
+        for request in requests {
+            granted.push(if request.repeat { self.granted_before(request)? } else { Vec::new() });
+        }
+        self.promote_due()?;
+        let mut aids = Vec::new();
+        for agent in requests.first().map_or(&[][..], |request| &request.agents[..]) {
+            if let Some(aid) = self.known_agent(agent)?
+                && !aids.contains(&aid)
+            {
+                aids.push(aid);
+            }
+        }
+        let mut turn = 0;
+        let missing = |granted: &[Vec<Run>], from: usize| -> usize {
+            let open = requests.iter().zip(granted).skip(from);
+            open.map(|(request, granted)| request.limit.saturating_sub(granted.len()))
+                .fold(0, usize::saturating_add)
+        };
+        let mut look = missing(&granted, 0).saturating_add(LOOKED_AT);
+        loop {
+            let wanted = missing(&granted, turn).min(look);
+            let candidates = if wanted == 0 { Vec::new() } else { self.ready(&aids, wanted)? };
+            if candidates.is_empty() {
+                return Ok(granted);
+            }
+            for rid in candidates {
+                look -= 1;
+                while requests.get(turn).is_some_and(|request| granted[turn].len() >= request.limit) {
+                    turn += 1;
+                }
+                let Some(request) = requests.get(turn) else { return Ok(granted) };
+                match self.grant(rid, request)? {
+                    Grant::Made(run) => granted[turn].push(*run),
+                    Grant::Elsewhere => {}
+                    // Others became ready, which may come before the rest of these.
+                    Grant::LetOthersGo => break,
+                }
+            }
+        }
+    }
+
+    /// What the same request was granted, and is still merely claimed.
+    fn granted_before(&mut self, request: &ClaimRequest) -> Step<Vec<Run>> {
+        let sql = format!("SELECT {STORED}, {REST} {GRANTED}");
+        let mut select = self.conn.prepare_cached(&sql)?;
+        let owner = instance_bytes(request.instance);
+        let mut rows = select.query(params![
+            signed(request.nonce),
+            &owner[..],
+            i64::try_from(request.limit).unwrap_or(i64::MAX)
+        ])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            match Loaded::read(row) {
+                Ok(loaded) => found.push(loaded.with_result(self.conn)?.run),
+                // It was never handed out: its lease ends by itself.
+                Err(Fault::Unreadable(_)) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Runs that became due wait for their turn now.
+    fn promote_due(&mut self) -> Step<()> {
+        let mut select = self.conn.prepare_cached(DUE)?;
+        let mut rows = select.query(params![self.now.ms(), PROMOTED])?;
+        let mut due: Vec<(i64, i64, i64, bool)> = Vec::new();
+        while let Some(row) = rows.next()? {
+            due.push((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)? > 0));
+        }
+        for (rid, aid, due_at, has_lanes) in due {
+            let members = if has_lanes { self.members(rid)? } else { Vec::new() };
+            let (to, lane) = self.place_for(&members, aid, due_at)?;
+            self.move_to(rid, to, lane)?;
+        }
+        Ok(())
+    }
+
+    /// The ready runs of these agents that come first. Only an index is read.
+    fn ready(&self, aids: &[i64], limit: usize) -> Step<Vec<i64>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut found: Vec<(i64, i64, i64)> = Vec::new();
+        for aid in aids {
+            let mut select = self.conn.prepare_cached(READY)?;
+            let rows = select.query_map([*aid, limit], |row| {
+                Ok((-row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(0)?))
+            })?;
+            for row in rows {
+                found.push(row?);
+            }
+        }
+        if aids.len() > 1 {
+            found.sort_unstable();
+        }
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Ok(found.into_iter().take(limit).map(|(.., rid)| rid).collect())
+    }
+
+    fn grant(&mut self, rid: i64, request: &ClaimRequest) -> Step<Grant> {
+        let loaded = match self.load(rid) {
+            Ok(loaded) => loaded,
+            Err(Fault::Unreadable(why)) => {
+                tracing::error!(rid, why, "a run that was to be claimed cannot be read; it is put aside");
+                self.move_to(rid, place::UNREADABLE, None)?;
+                for member in self.members(rid)? {
+                    self.let_go(member.lid)?;
+                }
+                return Ok(Grant::LetOthersGo);
+            }
+            Err(fault) => return Err(fault),
+        };
+        let Some(Loaded { stored, run }) = loaded.filter(|loaded| loaded.stored.place == place::READY) else {
+            return Ok(Grant::Elsewhere);
+        };
+        let members: Vec<Member> = if stored.lanes > 0 { self.members(rid)? } else { Vec::new() };
+        // The clock may have been set back.
+        if stored.due_at > self.now.ms() {
+            self.hint.agenda = true;
+            return self.aside(&stored, &members, place::FUTURE, None);
+        }
+        if stored.flags & flag::OVERRIDE_PAUSE == 0 && self.is_paused(stored.tid)? {
+            return self.aside(&stored, &members, place::PAUSED, None);
+        }
+        if let Some(lane) = Self::full_lane(&members) {
+            return self.aside(&stored, &members, place::LANE, Some(lane));
+        }
+        let moment = Moment { now: self.now, stamp: request.nonce };
+        let Ok(write) = rules::claim(&run, request.instance, request.nonce, request.lease, moment) else {
+            // Ready and not waiting: no statement of ours leaves a run like this.
+            self.move_to(rid, place::NOWHERE, None)?;
+            return Ok(Grant::Elsewhere);
+        };
+        self.update_run(&stored, &write)?;
+        let mut run = write.run;
+        run.place = Place::Nowhere;
+        Ok(Grant::Made(Box::new(run)))
+    }
+
+    fn aside(&mut self, stored: &Stored, members: &[Member], to: i64, lane: Option<i64>) -> Step<Grant> {
+        let others = self.step_aside(stored, members, to, lane)?;
+        Ok(if others { Grant::LetOthersGo } else { Grant::Elsewhere })
+    }
+
+    pub(super) fn load(&self, rid: i64) -> Step<Option<Loaded>> {
+        let mut select = self.conn.prepare_cached(&load())?;
+        let mut rows = select.query([rid])?;
+        match rows.next()? {
+            Some(row) => Ok(Some(Loaded::read(row)?.with_result(self.conn)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Renews leases, each by [`rules::renew`]'s conditions. Neither version nor event.
+    pub(super) fn renew(&mut self, request: &RenewRequest) -> Step<Vec<Renewal>> {
+        let mut answers = Vec::with_capacity(request.leases.len());
+        for (run_id, token) in &request.leases {
+            let Some(stored) = self.stored(run_id.as_str())? else {
+                answers.push(Renewal::Gone);
+                continue;
+            };
+            if !stored.status.is_held() || stored.token() != Some(*token) {
+                answers.push(Renewal::Fenced { fence: stored.fence, status: stored.status });
+                continue;
+            }
+            answers.push(self.renew_one(&stored, request)?);
+        }
+        Ok(answers)
+    }
+
+    fn renew_one(&mut self, stored: &Stored, request: &RenewRequest) -> Step<Renewal> {
+        let mut select = self.conn.prepare_cached("SELECT extra FROM runs WHERE rid = ?1")?;
+        let extra: Option<String> = select.query_row([stored.rid], |row| row.get(0))?;
+        let cancel = Extra::read(extra.as_deref())?.cancel;
+        let expires_at = self.now.plus(request.lease).ms().max(stored.expires_at.unwrap_or(i64::MIN));
+        let force_at = cancel.as_ref().and_then(|intent| intent.force_at).map(Timestamp::ms);
+        let deadline = stored.deadline_at.filter(|_| stored.status != RunStatus::Running);
+        let wake_at = [Some(expires_at), force_at, deadline].into_iter().flatten().min();
+        if wake_at == stored.wake_at {
+            self.conn
+                .prepare_cached("UPDATE runs SET expires_at = ?2, heartbeat_at = ?3 WHERE rid = ?1")?
+                .execute(params![stored.rid, expires_at, self.now.ms()])?;
+        } else {
+            self.conn
+                .prepare_cached(
+                    "UPDATE runs SET expires_at = ?2, heartbeat_at = ?3, wake_at = ?4 WHERE rid = ?1",
+                )?
+                .execute(params![stored.rid, expires_at, self.now.ms(), wake_at])?;
+        }
+        Ok(Renewal::Renewed { expires_at: Timestamp::from_ms(expires_at), cancel })
+    }
+}
+
+/// What came of looking at a ready run.
+enum Grant {
+    Made(Box<Run>),
+    Elsewhere,
+    LetOthersGo,
+}
+
+/// Whether two requests can share a search.
+pub(super) fn alike(one: &Arc<[AgentId]>, other: &Arc<[AgentId]>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
+/// The statement that loads a run by its number.
+pub(super) fn load() -> String {
+    format!("SELECT {STORED}, {REST} FROM runs r LEFT JOIN specs s ON s.rid = r.rid WHERE r.rid = ?1")
+}
+
+pub(super) const READY: &str = "SELECT rid, priority, due_at FROM runs INDEXED BY runs_ready
+    WHERE place = 1 AND aid = ?1 ORDER BY priority DESC, due_at, rid LIMIT ?2";
+
+pub(super) const DUE: &str = "SELECT rid, aid, due_at, lanes FROM runs INDEXED BY runs_future
+    WHERE place = 2 AND due_at <= ?1 ORDER BY due_at, rid LIMIT ?2";
+
+pub(super) const GRANTED: &str = "FROM runs r INDEXED BY runs_claimed LEFT JOIN specs s ON s.rid = r.rid
+    WHERE r.status = 1 AND r.nonce = ?1 AND r.owner = ?2 ORDER BY r.priority DESC, r.due_at, r.rid LIMIT ?3";

@@ -1,0 +1,251 @@
+//! Pages of listings. A record that cannot be read is named on its page, and the others are served.
+
+use std::borrow::Cow;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params_from_iter};
+use serde::Deserialize;
+
+use super::fault::{Fault, Step};
+use super::read::{self, TASK};
+use super::row::{Loaded, REST, STORED, parsed, trigger_flag};
+use super::tx::{agent_number, task_number};
+use crate::model::{Occurrence, Run, RunStatus, ScheduleState, Task, TaskId};
+use crate::store::{Page, PageRequest, RunFilter};
+
+/// Of runs in so few wanted states all are looked at and sorted; of more the listing is read from its end.
+const FEW: u64 = 20_000;
+
+/// A page in the making: one entry more than it holds is looked for, to know whether it is the last.
+struct Pager<T> {
+    page: Page<T>,
+    limit: usize,
+    last: String,
+}
+
+impl<T> Pager<T> {
+    fn new(request: &PageRequest) -> Self {
+        let page = Page { items: Vec::new(), next: None, corrupt: Vec::new() };
+        Self { page, limit: request.limit.max(1), last: String::new() }
+    }
+
+    /// Takes an entry; answers whether there is room for more.
+    fn take(&mut self, name: String, cursor: String, entry: Step<T>) -> Step<bool> {
+        if self.page.items.len() + self.page.corrupt.len() == self.limit {
+            self.page.next = Some(std::mem::take(&mut self.last));
+            return Ok(false);
+        }
+        match entry {
+            Ok(entry) => self.page.items.push(entry),
+            Err(Fault::Unreadable(why)) => self.page.corrupt.push((name, why)),
+            Err(fault) => return Err(fault),
+        }
+        self.last = cursor;
+        Ok(true)
+    }
+}
+
+/// The number in a cursor of this listing.
+fn number(request: &PageRequest, letter: char, first: i64) -> Step<i64> {
+    let Some(cursor) = &request.cursor else { return Ok(first) };
+    let number = cursor.strip_prefix(letter).and_then(|number| number.parse().ok());
+    number.ok_or_else(|| foreign(cursor))
+}
+
+fn foreign(cursor: &str) -> Fault {
+    let shown: String = cursor.chars().take(40).collect();
+    Fault::Invalid(format!("{shown:?} is no cursor of this listing; begin without one"))
+}
+
+/// Tasks by name.
+pub(super) fn tasks(conn: &Connection, request: &PageRequest) -> Step<Page<(Task, ScheduleState)>> {
+    let after = match &request.cursor {
+        Some(cursor) => cursor.strip_prefix('t').ok_or_else(|| foreign(cursor))?,
+        None => "",
+    };
+    let sql = format!("SELECT {TASK} {TASKS}");
+    let mut select = conn.prepare_cached(&sql)?;
+    let mut rows = select.query([after])?;
+    let mut pager = Pager::new(request);
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(0)?;
+        let cursor = format!("t{name}");
+        if !pager.take(name, cursor, read::read_task(row))? {
+            break;
+        }
+    }
+    Ok(pager.page)
+}
+
+pub(super) const TASKS: &str = "FROM tasks t LEFT JOIN schedules c ON c.tid = t.tid
+    WHERE t.task_id > ?1 ORDER BY t.task_id";
+
+/// Occurrences of a task, the newest first.
+pub(super) fn occurrences(
+    conn: &Connection,
+    task_id: &TaskId,
+    request: &PageRequest,
+) -> Step<Page<Occurrence>> {
+    let mut pager = Pager::new(request);
+    let before = number(request, 'o', i64::MAX)?;
+    let Some(tid) = task_number(conn, task_id)? else { return Ok(pager.page) };
+    let mut select = conn.prepare_cached(OCCURRENCES)?;
+    let mut rows = select.query([tid, before])?;
+    while let Some(row) = rows.next()? {
+        let due_at: i64 = row.get(0)?;
+        let record = || parsed("the occurrence", &row.get::<_, String>(1)?);
+        let name = format!("{task_id} at {}", super::row::at(due_at));
+        if !pager.take(name, format!("o{due_at}"), record())? {
+            break;
+        }
+    }
+    Ok(pager.page)
+}
+
+pub(super) const OCCURRENCES: &str =
+    "SELECT due_at, record FROM occurrences WHERE tid = ?1 AND due_at < ?2 ORDER BY due_at DESC";
+
+/// Runs, the newest first.
+pub(super) fn runs(conn: &Connection, filter: &RunFilter, request: &PageRequest) -> Step<Page<Run>> {
+    let mut pager = Pager::new(request);
+    let before = number(request, 'r', i64::MAX)?;
+    let Some(query) = Query::of(conn, filter, before)? else { return Ok(pager.page) };
+    let mut select = conn.prepare_cached(&query.sql)?;
+    let mut rows = select.query(params_from_iter(query.params))?;
+    while let Some(row) = rows.next()? {
+        if !Shown::matches(row, filter)? {
+            continue;
+        }
+        let cursor = format!("r{}", row.get::<_, i64>(0)?);
+        let run = Loaded::read(row).and_then(|loaded| loaded.with_result(conn)).map(|loaded| loaded.run);
+        if !pager.take(row.get(18)?, cursor, run)? {
+            break;
+        }
+    }
+    Ok(pager.page)
+}
+
+/// The statement of a filter.
+pub(super) struct Query {
+    pub(super) sql: String,
+    params: Vec<Value>,
+}
+
+impl Query {
+    /// None if nothing can be found.
+    pub(super) fn of(conn: &Connection, filter: &RunFilter, before: i64) -> Step<Option<Self>> {
+        let mut query = Self { sql: String::new(), params: vec![before.into()] };
+        let mut conditions = String::from("r.rid < ?1");
+        let tid = match &filter.task_id {
+            Some(task_id) => match task_number(conn, task_id)? {
+                Some(tid) => Some(tid),
+                None => return Ok(None),
+            },
+            None => None,
+        };
+        let (hint, wanted) = hint(conn, filter, tid)?;
+        if wanted == Some(0) {
+            return Ok(None);
+        }
+        if let Some(tid) = tid {
+            // The plus keeps the listing of a task from being read when there are only a few to sort.
+            let column = if hint.is_empty() { "r.tid" } else { "+r.tid" };
+            query.and(&mut conditions, &format!("{column} ="), tid);
+        }
+        if let Some(agent_id) = &filter.agent_id {
+            let Some(aid) = agent_number(conn, agent_id)? else { return Ok(None) };
+            query.and(&mut conditions, "r.aid =", aid);
+        }
+        if !filter.statuses.is_empty() {
+            let numbers: Vec<String> = filter.statuses.iter().map(|s| s.number().to_string()).collect();
+            conditions += &format!(" AND r.status IN ({})", numbers.join(", "));
+        }
+        if let Some(trigger) = filter.trigger {
+            query.and(&mut conditions, "r.flags & 3 =", trigger_flag(trigger));
+        }
+        if let Some(from) = filter.created_after {
+            query.and(&mut conditions, "r.queued_at >=", from.ms());
+        }
+        if let Some(until) = filter.created_before {
+            query.and(&mut conditions, "r.queued_at <", until.ms());
+        }
+        query.sql = format!(
+            "SELECT {STORED}, {REST} FROM runs r {hint} LEFT JOIN specs s ON s.rid = r.rid
+             WHERE {conditions}{} ORDER BY r.rid DESC",
+            narrowed(hint)
+        );
+        Ok(Some(query))
+    }
+
+    fn and(&mut self, conditions: &mut String, condition: &str, value: i64) {
+        self.params.push(value.into());
+        *conditions += &format!(" AND {condition} ?{}", self.params.len());
+    }
+}
+
+const ENDED: &str = "INDEXED BY runs_ended";
+const HELD: &str = "INDEXED BY runs_wake";
+
+/// What a partial index needs to see to be used.
+fn narrowed(hint: &str) -> &'static str {
+    match hint {
+        ENDED => " AND r.finished_at IS NOT NULL",
+        HELD => " AND r.wake_at IS NOT NULL",
+        _ => "",
+    }
+}
+
+/// The index to read when only few runs are in the wanted states, and how many of them the task has.
+fn hint(conn: &Connection, filter: &RunFilter, tid: Option<i64>) -> Step<(&'static str, Option<u64>)> {
+    if filter.statuses.is_empty() {
+        return Ok(("", None));
+    }
+    let wanted = |counts: Vec<(RunStatus, u64)>| -> u64 {
+        counts.iter().filter(|(status, _)| filter.statuses.contains(status)).map(|(_, n)| n).sum()
+    };
+    let all = wanted(read::counts(conn, None)?);
+    let own = match (&filter.task_id, tid) {
+        (Some(task_id), Some(_)) => wanted(read::counts(conn, Some(task_id))?),
+        _ => all,
+    };
+    let hint = if all > FEW {
+        ""
+    } else if filter.statuses.iter().all(|status| status.is_terminal()) {
+        ENDED
+    } else if filter.statuses.iter().all(|status| status.is_held()) {
+        HELD
+    } else {
+        ""
+    };
+    Ok((hint, Some(own)))
+}
+
+/// The parts of a specification that a filter looks at.
+#[derive(Deserialize)]
+struct Shown<'a> {
+    #[serde(borrow)]
+    session_id: Cow<'a, str>,
+    #[serde(borrow)]
+    query: Cow<'a, str>,
+}
+
+impl Shown<'_> {
+    fn matches(row: &Row<'_>, filter: &RunFilter) -> Step<bool> {
+        if filter.session_id.is_none() && filter.text.is_none() {
+            return Ok(true);
+        }
+        let spec: Option<&str> = row.get_ref(28)?.as_str_or_null().unwrap_or(None);
+        // Nothing is known of what cannot be read: it is shown as such.
+        let Some(shown) = spec.and_then(|spec| serde_json::from_str::<Shown<'_>>(spec).ok()) else {
+            return Ok(true);
+        };
+        let session = filter.session_id.as_ref().is_none_or(|session| **session == *shown.session_id);
+        Ok(session && filter.text.as_ref().is_none_or(|text| contains(&shown.query, text)))
+    }
+}
+
+/// Whether a text contains another, ignoring case of ASCII letters.
+fn contains(text: &str, part: &str) -> bool {
+    let (text, part) = (text.as_bytes(), part.as_bytes());
+    part.is_empty() || text.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part))
+}

@@ -44,7 +44,7 @@ async fn delays_of_once(bench: &Bench, count: usize) -> Vec<Duration> {
             let (told, store) = (told.clone(), Arc::clone(&store));
             async move {
                 let now = store.now().await.expect("the time");
-                drop(told.send(now.since(context.spec().first_due_at)));
+                told.send(now.since(context.spec().first_due_at)).expect("heard");
                 Ok(().into())
             }
         })
@@ -72,7 +72,7 @@ async fn delays_of_enqueued(bench: &Bench, count: usize) -> Vec<Duration> {
     let began = Arc::clone(&asked);
     tenure
         .register_agent("noop", move |_: RunContext| {
-            drop(told.send(began.lock().elapsed()));
+            told.send(began.lock().elapsed()).expect("heard");
             async { Ok(().into()) }
         })
         .expect("an agent");

@@ -22,7 +22,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use tenure_actors::rules::Patience;
 use tenure_actors::{GenerationSpec, ProcessContext, ProcessResult, ProcessSpec, ServiceSpec};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use crate::agent::ErasedAgent;
@@ -51,6 +51,8 @@ pub(crate) struct Instance {
     pub(crate) waiters: Waiters,
     pub(crate) vitals: Vitals,
     agents: RwLock<Agents>,
+    /// Notified when an agent was registered.
+    new_agent: Notify,
     draining: watch::Sender<bool>,
     draws: Draws,
 }
@@ -74,6 +76,7 @@ impl Instance {
             waiters: Waiters::default(),
             vitals: Vitals::default(),
             agents: RwLock::default(),
+            new_agent: Notify::new(),
             draining: watch::Sender::new(false),
             draws,
         }
@@ -110,7 +113,7 @@ impl Instance {
         agents.by_id.insert(id, agent);
         agents.ids = agents.by_id.keys().cloned().collect();
         drop(agents);
-        self.live.room.notify_one();
+        self.new_agent.notify_one();
     }
 
     pub(crate) fn unregister(&self, id: &AgentId) -> bool {

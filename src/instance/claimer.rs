@@ -6,6 +6,7 @@ use std::time::Duration;
 use tenure_actors::{
     Generation, OperationLease, OperationRequest, ProcessContext, ProcessResult, ReserveError,
 };
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep};
 
@@ -24,12 +25,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
-    let mut claimer = Claimer {
-        instance: Arc::clone(&instance),
-        generation: context.generation(),
-        hints: None,
-        again: None,
-    };
+    let mut claimer = Claimer::new(&instance, &context);
     let mut pause = PAUSE;
     loop {
         let wait = match claimer.claim_all(&context).await {
@@ -57,12 +53,24 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
 struct Claimer {
     instance: Arc<Instance>,
     generation: Generation,
-    hints: Option<tokio::sync::broadcast::Receiver<Hint>>,
+    hints: Option<broadcast::Receiver<Hint>>,
     /// The nonce of a claim whose answer was lost: it is asked for again (L17).
     again: Option<u64>,
+    /// Whether the last claim ended for want of room: then more may be ready.
+    cramped: bool,
 }
 
 impl Claimer {
+    fn new(instance: &Arc<Instance>, context: &ProcessContext) -> Self {
+        Self {
+            instance: Arc::clone(instance),
+            generation: context.generation(),
+            hints: None,
+            again: None,
+            cramped: false,
+        }
+    }
+
     /// Claims until nothing is ready, or there is no room. Answers how long nothing becomes due.
     ///
     /// While the processes of one claim are started the store works on the next one.
@@ -93,7 +101,8 @@ impl Claimer {
         let limit = instance.live.free().min(BATCH);
         // A generation that was sealed starts nothing: its successor claims.
         let ends = instance.is_draining() || context.is_cancelled() || !self.generation.is_open();
-        if limit == 0 || agents.is_empty() || ends {
+        self.cramped = limit == 0;
+        if self.cramped || agents.is_empty() || ends {
             return None;
         }
         let repeat = self.again.is_some();
@@ -114,18 +123,22 @@ impl Claimer {
         Ok(agenda.run.map_or(poll, |due| due.since(agenda.now).min(poll)))
     }
 
-    /// Waits for room or for a hint. What is missed is found at the next poll.
+    /// Waits for an agent, for room where there was none, or for a hint. What is missed is found at the next
+    /// poll.
     async fn something_to_claim(&mut self) {
-        let Some(hints) = &mut self.hints else { return self.instance.live.room.notified().await };
-        loop {
-            tokio::select! {
-                () = self.instance.live.room.notified() => return,
-                hint = hints.recv() => match hint {
-                    Ok(hint) if !hint.ready => {}
-                    Ok(_) | Err(RecvError::Lagged(_)) => return,
-                    Err(RecvError::Closed) => std::future::pending().await,
-                }
+        let live = &self.instance.live;
+        let room =
+            async { if self.cramped { live.room.notified().await } else { std::future::pending().await } };
+        let hint = async {
+            match &mut self.hints {
+                Some(hints) => ready(hints).await,
+                None => std::future::pending().await,
             }
+        };
+        tokio::select! {
+            () = room => {}
+            () = hint => {}
+            () = self.instance.new_agent.notified() => {}
         }
     }
 
@@ -211,6 +224,17 @@ impl Claimer {
                 // Its job was dropped on the way, and has handed on that it was interrupted.
                 Err(error) => tracing::debug!(run = %live.run_id, %error, "an attempt was not started"),
             }
+        }
+    }
+}
+
+/// Waits for a hint that runs may be ready.
+async fn ready(hints: &mut broadcast::Receiver<Hint>) {
+    loop {
+        match hints.recv().await {
+            Ok(hint) if !hint.ready => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 }

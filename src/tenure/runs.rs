@@ -110,7 +110,7 @@ impl Tenure {
                 ..Wanted::now(run_id.clone(), moment.now)
             };
             let run = match plan.want(wanted, moment, self.instance.settings.patience) {
-                Fate::Run(run) => run,
+                Fate::Run(run) => *run,
                 // Only what a schedule wants is coalesced; the run that stands for it is the answer.
                 Fate::Coalesced(into) => return self.run(&into).await,
             };

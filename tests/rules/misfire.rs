@@ -331,3 +331,19 @@ fn task_t36_a_schedule_that_cannot_fire_is_tried_ever_more_rarely_and_loses_noth
     writeln!(table, "then {}", summary(&scene.look(Look::at(now)))).unwrap();
     insta::assert_snapshot!(table);
 }
+
+#[test]
+fn task_t36_not_even_the_first_occurrence_is_lost() {
+    for json in [
+        r#"{"type":"cron","expression":"* * * * *"}"#,
+        r#"{"type":"interval","seconds":60}"#,
+        r#"{"type":"once","run_at":"2026-01-01T00:01:00Z"}"#,
+    ] {
+        let mut scene = Scene::new(schedule(json), "t", "2026-01-01T00:00:00Z");
+        for now in ["2026-01-01T00:01:03Z", "2026-01-01T00:01:13Z"] {
+            scene.state = failing(&scene.state, "no", at(now));
+        }
+        let firing = scene.at("2026-01-01T00:01:33Z");
+        assert_eq!(firing.due.iter().map(|due| due.due_at).collect::<Vec<_>>(), [at("2026-01-01T00:01:00Z")]);
+    }
+}

@@ -8,6 +8,7 @@ mod heartbeat;
 mod housekeeper;
 mod live;
 mod outbox;
+mod pause;
 mod plan;
 mod recorder;
 mod scheduler;
@@ -55,6 +56,8 @@ pub(crate) struct Instance {
     new_agent: Notify,
     draining: watch::Sender<bool>,
     draws: Draws,
+    /// Drawn from a row of their own, so that delays do not depend on how often the store was asked.
+    delays: Draws,
 }
 
 #[derive(Default)]
@@ -67,6 +70,7 @@ struct Agents {
 impl Instance {
     pub(crate) fn new(store: Arc<dyn Store>, settings: Settings) -> Self {
         let draws = Draws::new(settings.seed);
+        let delays = Draws::new(settings.seed.map(|seed| !seed));
         Self {
             id: InstanceId::generate(),
             store,
@@ -79,6 +83,7 @@ impl Instance {
             new_agent: Notify::new(),
             draining: watch::Sender::new(false),
             draws,
+            delays,
         }
     }
 
@@ -138,6 +143,14 @@ impl Instance {
         self.draining.send_replace(true);
     }
 
+    /// Lets go of everything at once, as the end of the OS process would: attempts are cut off, what they came
+    /// to is not stored.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn abandon(&self) {
+        self.drain();
+        self.live.all().iter().for_each(|live| live.fence());
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         *self.draining.borrow()
     }
@@ -157,6 +170,11 @@ impl Instance {
 
     pub(crate) fn draw(&self) -> u64 {
         self.draws.next()
+    }
+
+    /// A number that spreads a delay.
+    pub(crate) fn draw_delay(&self) -> u64 {
+        self.delays.next()
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::Instance;
 use super::attempt::Job;
 use super::live::LiveRun;
+use super::pause::Pause;
 use crate::model::{OverlapPolicy, Run};
 use crate::rules::{self, Moment};
 use crate::store::{ClaimRequest, Decision, Hint, RunWrite, StoreError};
@@ -20,23 +21,24 @@ use crate::store::{ClaimRequest, Decision, Hint, RunWrite, StoreError};
 /// The most runs in one claim.
 const BATCH: usize = 512;
 
-/// The pauses while the store does not answer.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause while the store does not answer (field G9).
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a run waits whose operation was not to be had.
+const BUSY: Duration = Duration::from_secs(1);
 
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
     let mut claimer = Claimer::new(&instance, &context);
-    let mut pause = PAUSE;
+    let mut pause = Pause::up_to(LONGEST_PAUSE);
     loop {
         let wait = match claimer.claim_all(&context).await {
             Ok(wait) => {
-                pause = PAUSE;
+                pause.reset();
                 wait
             }
             Err(error) => {
                 tracing::warn!(%error, "nothing can be claimed until the store answers");
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                pause
+                pause.after_failure()
             }
         };
         tokio::select! {
@@ -186,14 +188,13 @@ impl Claimer {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let mut pause = PAUSE;
+        let mut pause = Pause::up_to(LONGEST_PAUSE);
         loop {
             match ask().await {
                 Ok(answer) => return Some(answer),
                 Err(error) if Instant::now() < deadline => {
                     tracing::warn!(%error, "attempts wait to begin until the store answers");
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    sleep(pause.after_failure()).await;
                 }
                 Err(_) => return None,
             }
@@ -207,7 +208,8 @@ impl Claimer {
             match &granted.reserved {
                 Ok(_) => rules::start(&run, token, moment),
                 Err(busy) => {
-                    rules::release(&run, token, &busy.to_string(), self.instance.settings.poll, moment)
+                    let wait = self.instance.settings.poll.min(BUSY);
+                    rules::release(&run, token, &busy.to_string(), wait, moment)
                 }
             }
         };

@@ -39,6 +39,8 @@ mod lanes;
 mod list;
 mod migrate;
 mod open;
+#[cfg(test)]
+mod plans;
 mod prune;
 mod read;
 mod readers;

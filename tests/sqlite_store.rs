@@ -243,11 +243,14 @@ async fn a_full_disk_refuses_the_write_as_a_whole_and_reads_go_on() {
     assert_eq!(store.claim(claim_request(1, 10)).await.expect("a claim").len(), kept);
 }
 
+const REFUSE_ODD: &str = "CREATE TRIGGER t BEFORE INSERT ON runs WHEN new.run_id = 'odd'
+    BEGIN SELECT raise(ABORT, 'odd'); END";
+
 #[tokio::test]
-async fn a_value_too_large_to_keep_fails_its_own_call_alone() {
+async fn a_write_that_the_file_cannot_take_fails_its_own_call_alone() {
     let folder = Folder::new();
     let store = folder.open();
-    folder.sql().execute_batch("CREATE TRIGGER t BEFORE INSERT ON runs WHEN new.run_id = 'odd' BEGIN SELECT raise(ABORT, 'odd'); END").expect("a trigger");
+    folder.sql().execute_batch(REFUSE_ODD).expect("a trigger");
     let mut odd = queued("do it");
     odd.run.run_id = RunId::new("odd").expect("an id");
     let good = queued("do it");

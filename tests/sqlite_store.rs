@@ -188,6 +188,41 @@ fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_file_that_can_only_be_read_is_refused_at_once() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    if let Ok(path) = std::env::var(READER) {
+        let (kind, message) = refusal(SqliteStore::open(options(Path::new(&path))));
+        assert_eq!(kind, RefusedKind::ReadOnly);
+        assert!(message.contains("can only be read") && message.contains("writable"), "{message}");
+        return;
+    }
+    let folder = Folder::new();
+    let store = folder.open();
+    enqueue(&store, 1).await;
+    store.close().await.expect("closed");
+    let before = fs::read(folder.file()).expect("a file");
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o444)).expect("a mode");
+    fs::set_permissions(folder.0.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+    // Who may write everything is not stopped by a mode: the child is nobody then, with a copy that it may run.
+    let program = folder.0.path().join("reader");
+    fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let mut child = Command::new(program);
+    child.args(["--exact", "a_file_that_can_only_be_read_is_refused_at_once"]).env(READER, folder.file());
+    child.current_dir(folder.0.path());
+    if fs::metadata(folder.0.path()).expect("a folder").uid() == 0 {
+        std::os::unix::process::CommandExt::uid(&mut child, 65_534);
+    }
+    let output = child.output().expect("a child");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(fs::read(folder.file()).expect("a file"), before);
+}
+
+/// The file that the child of [`a_file_that_can_only_be_read_is_refused_at_once`] opens.
+const READER: &str = "TENURE_TEST_SQLITE_READER";
+
+#[tokio::test]
 async fn own_f02_a_record_that_cannot_be_read_is_named_and_the_others_are_served() {
     let folder = Folder::new();
     let store = folder.open();

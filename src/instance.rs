@@ -8,6 +8,7 @@ mod heartbeat;
 mod housekeeper;
 mod live;
 mod outbox;
+mod pause;
 mod plan;
 mod recorder;
 mod scheduler;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use tenure_actors::rules::Patience;
 use tenure_actors::{GenerationSpec, ProcessContext, ProcessResult, ProcessSpec, ServiceSpec};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use crate::agent::ErasedAgent;
@@ -51,8 +52,12 @@ pub(crate) struct Instance {
     pub(crate) waiters: Waiters,
     pub(crate) vitals: Vitals,
     agents: RwLock<Agents>,
+    /// Notified when an agent was registered.
+    new_agent: Notify,
     draining: watch::Sender<bool>,
     draws: Draws,
+    /// Drawn from a row of their own, so that delays do not depend on how often the store was asked.
+    delays: Draws,
 }
 
 #[derive(Default)]
@@ -65,6 +70,7 @@ struct Agents {
 impl Instance {
     pub(crate) fn new(store: Arc<dyn Store>, settings: Settings) -> Self {
         let draws = Draws::new(settings.seed);
+        let delays = Draws::new(settings.seed.map(|seed| !seed));
         Self {
             id: InstanceId::generate(),
             store,
@@ -74,8 +80,10 @@ impl Instance {
             waiters: Waiters::default(),
             vitals: Vitals::default(),
             agents: RwLock::default(),
+            new_agent: Notify::new(),
             draining: watch::Sender::new(false),
             draws,
+            delays,
         }
     }
 
@@ -110,7 +118,7 @@ impl Instance {
         agents.by_id.insert(id, agent);
         agents.ids = agents.by_id.keys().cloned().collect();
         drop(agents);
-        self.live.room.notify_one();
+        self.new_agent.notify_one();
     }
 
     pub(crate) fn unregister(&self, id: &AgentId) -> bool {
@@ -135,6 +143,14 @@ impl Instance {
         self.draining.send_replace(true);
     }
 
+    /// Lets go of everything at once, as the end of the OS process would: attempts are cut off, what they came
+    /// to is not stored.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn abandon(&self) {
+        self.drain();
+        self.live.all().iter().for_each(|live| live.fence());
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         *self.draining.borrow()
     }
@@ -154,6 +170,11 @@ impl Instance {
 
     pub(crate) fn draw(&self) -> u64 {
         self.draws.next()
+    }
+
+    /// A number that spreads a delay.
+    pub(crate) fn draw_delay(&self) -> u64 {
+        self.delays.next()
     }
 }
 

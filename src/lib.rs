@@ -29,6 +29,8 @@ pub use tenure::{
     Tenure,
 };
 mod tasks;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 pub mod view;
 pub mod workspace;
 

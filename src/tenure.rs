@@ -55,7 +55,7 @@ const TRIES: u32 = 32;
 /// ```
 #[derive(Clone)]
 pub struct Tenure {
-    instance: Arc<Instance>,
+    pub(crate) instance: Arc<Instance>,
     application: Application,
 }
 

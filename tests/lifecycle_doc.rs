@@ -1,4 +1,5 @@
 //! `docs/LIFECYCLE.md` says what the rules say.
+#![allow(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use std::fmt::Write as _;
 use std::path::Path;

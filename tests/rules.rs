@@ -1,4 +1,5 @@
 //! The rules as whole tables: one snapshot a grid.
+#![allow(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 #[path = "support/zones.rs"]
 mod zones;

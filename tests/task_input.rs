@@ -1,4 +1,5 @@
 //! What users write of a task: taken as it is, or refused with every field that is wrong.
+#![allow(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use std::fmt::Write as _;
 
@@ -224,7 +225,8 @@ fn cron_expressions_name_what_they_say() {
 #[test]
 fn a_stored_task_is_read_back_exactly() {
     let text = with(
-        r#""schedule":{"type":"cron","expression":"0 9 * * MON","timezone":"Australia/Lord_Howe","jitter_seconds":0.001},
+        r#""schedule":{"type":"cron","expression":"0 9 * * MON","timezone":"Australia/Lord_Howe",
+           "jitter_seconds":0.001},
            "timeout_seconds":1.25,"retry_policy":{"jitter":0.1,"max_delay_seconds":400},"concurrency_key":"k",
            "session_policy":{"type":"fixed","session_id":"s"},
            "metadata":{"n":1.10000000000000000000000001, "big":123456789012345678901234567890,"e":1E+2}"#,

@@ -50,7 +50,11 @@ impl Bare {
             self.transaction(|connection| {
                 for n in next..next + many {
                     let name = format!("{:032x}", n);
-                    run(connection, "INSERT INTO runs (run_id, status, fence, due, body) VALUES (?1, 0, 0, 1, ?2)", params![name, body]);
+                    run(
+                        connection,
+                        "INSERT INTO runs (run_id, status, fence, due, body) VALUES (?1, 0, 0, 1, ?2)",
+                        params![name, body],
+                    );
                     event(connection, connection.last_insert_rowid(), 1);
                 }
             });
@@ -64,14 +68,26 @@ impl Bare {
             self.transaction(|connection| {
                 for id in &ids {
                     run(connection, "UPDATE runs SET status = 2 WHERE id = ?1 AND fence = 1", params![id]);
-                    run(connection, "INSERT INTO attempts (run, number, status, started) VALUES (?1, 1, 0, 1)", params![id]);
+                    run(
+                        connection,
+                        "INSERT INTO attempts (run, number, status, started) VALUES (?1, 1, 0, 1)",
+                        params![id],
+                    );
                     event(connection, *id, 3);
                 }
             });
             self.transaction(|connection| {
                 for id in &ids {
-                    run(connection, "UPDATE runs SET status = 5, expires = NULL WHERE id = ?1 AND fence = 1", params![id]);
-                    run(connection, "UPDATE attempts SET status = 1, ended = 2 WHERE run = ?1 AND number = 1", params![id]);
+                    run(
+                        connection,
+                        "UPDATE runs SET status = 5, expires = NULL WHERE id = ?1 AND fence = 1",
+                        params![id],
+                    );
+                    run(
+                        connection,
+                        "UPDATE attempts SET status = 1, ended = 2 WHERE run = ?1 AND number = 1",
+                        params![id],
+                    );
                     event(connection, *id, 4);
                 }
             });
@@ -88,7 +104,11 @@ impl Bare {
             let found = select.query_map([limit as i64], |row| row.get(0)).expect("rows");
             ids = found.collect::<Result<_, _>>().expect("ids");
             for id in &ids {
-                run(connection, "UPDATE runs SET status = 1, fence = 1, expires = 9 WHERE id = ?1 AND status = 0", params![id]);
+                run(
+                    connection,
+                    "UPDATE runs SET status = 1, fence = 1, expires = 9 WHERE id = ?1 AND status = 0",
+                    params![id],
+                );
                 event(connection, *id, 2);
             }
         });

@@ -48,13 +48,30 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
         } else {
             interleave(plan.rounds, [&ours as &dyn Fn() -> Rates, &bare])
         };
-        let (goal_enqueue, goal_rest) = if kind == Kind::Memory { (None, 100_000.0) } else { (Some(50_000.0), 30_000.0) };
+        let (goal_enqueue, goal_rest) =
+            if kind == Kind::Memory { (None, 100_000.0) } else { (Some(50_000.0), 30_000.0) };
         rows(plan, table, kind, goal_enqueue, &firsts(&ours), &firsts(&bare), "enqueued in calls of 500");
-        rows(plan, table, kind, Some(goal_rest), &seconds(&ours), &seconds(&bare), "claimed, begun, finished in calls of 500");
+        rows(
+            plan,
+            table,
+            kind,
+            Some(goal_rest),
+            &seconds(&ours),
+            &seconds(&bare),
+            "claimed, begun, finished in calls of 500",
+        );
     }
 }
 
-fn rows(plan: &Plan, table: &Table, kind: Kind, goal: Option<f64>, ours: &Samples, bare: &Samples, what: &str) {
+fn rows(
+    plan: &Plan,
+    table: &Table,
+    kind: Kind,
+    goal: Option<f64>,
+    ours: &Samples,
+    bare: &Samples,
+    what: &str,
+) {
     let mut row = Row::new(format!("{} runs {what}", show(plan.backlog)), kind.name(), ours, Unit::PerSecond);
     if !bare.0.is_empty() {
         row = row.beside("bare driver", bare, Unit::PerSecond).compared(&ours.over(bare), Unit::Times);
@@ -96,7 +113,11 @@ pub(crate) fn measure_callers(plan: &Plan, table: &Table) {
         table.print(row);
         let figure = format!("{CALLERS} callers: p99 of an enqueue");
         let p99 = seconds(&ours);
-        table.print(Row::new(figure, kind.name(), &p99, Unit::Milliseconds).goal(Goal::AtMost(3.0), &p99, Unit::Milliseconds));
+        table.print(Row::new(figure, kind.name(), &p99, Unit::Milliseconds).goal(
+            Goal::AtMost(3.0),
+            &p99,
+            Unit::Milliseconds,
+        ));
     }
 }
 

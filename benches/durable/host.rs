@@ -48,7 +48,8 @@ fn drained(kind: Kind, count: usize) -> f64 {
 }
 
 pub(crate) fn measure(plan: &Plan, table: &Table) {
-    for (kind, goal) in [(Kind::Full, Some(30_000.0)), (Kind::Normal, None), (Kind::Memory, Some(100_000.0))] {
+    for (kind, goal) in [(Kind::Full, Some(30_000.0)), (Kind::Normal, None), (Kind::Memory, Some(100_000.0))]
+    {
         let sample = || drained(kind, plan.backlog);
         let [rate] = interleave_numbers(plan.rounds, [&sample as &dyn Fn() -> f64]);
         let figure = format!("{} no-op runs of a backlog finished by a host", show(plan.backlog));
@@ -95,7 +96,8 @@ pub(crate) fn measure_full(plan: &Plan, table: &Table) {
         show(plan.finished),
         show(plan.future)
     );
-    let row = Row::new(figure, kind.name(), &full, Unit::PerSecond).beside("empty file", &empty, Unit::PerSecond);
+    let row =
+        Row::new(figure, kind.name(), &full, Unit::PerSecond).beside("empty file", &empty, Unit::PerSecond);
     table.print(row.ratio_goal(Goal::AtLeast(0.75), &full.over(&empty)));
     let p95 = Samples(vec![percentile(&mut delays, 95)]);
     let row = Row::new("p95 of a claim of 10 there", kind.name(), &p95, Unit::Milliseconds);

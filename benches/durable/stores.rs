@@ -11,8 +11,8 @@ use tenure::model::{
 };
 use tenure::rules::{self, Moment, Outcome, Wanted};
 use tenure::store::{
-    ClaimRequest, Decision, MemoryStore, RunWrite, ScheduleWrite, SqliteOptions, SqliteStore, Store, Synchronous,
-    TaskChange, TaskWrite,
+    ClaimRequest, Decision, MemoryStore, RunWrite, ScheduleWrite, SqliteOptions, SqliteStore, Store,
+    Synchronous, TaskChange, TaskWrite,
 };
 
 /// Which store.
@@ -100,8 +100,12 @@ impl Bench {
 
     pub(crate) fn queued(&self, now: Timestamp, after: Duration) -> RunWrite {
         let due_at = now.plus(after);
-        let wanted =
-            Wanted { trigger: Trigger::Manual, due_at, not_before: due_at, ..Wanted::now(RunId::generate(), now) };
+        let wanted = Wanted {
+            trigger: Trigger::Manual,
+            due_at,
+            not_before: due_at,
+            ..Wanted::now(RunId::generate(), now)
+        };
         rules::enqueue(&self.task, wanted, self.moment(now))
     }
 
@@ -146,7 +150,8 @@ impl Bench {
     }
 
     pub(crate) fn starts(&self, runs: &[Run], now: Timestamp) -> Vec<RunWrite> {
-        let start = |run: &Run| rules::start(run, run.token().expect("a token"), self.moment(now)).expect("claimed");
+        let start =
+            |run: &Run| rules::start(run, run.token().expect("a token"), self.moment(now)).expect("claimed");
         runs.iter().map(start).collect()
     }
 

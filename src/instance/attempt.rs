@@ -62,7 +62,9 @@ impl Job {
     fn hand_on(&mut self, outcome: Outcome) {
         let stage = std::mem::replace(&mut self.stage, Stage::HandedOn);
         if stage == Stage::Begun && !self.live.fenced.is_cancelled() {
-            self.instance.outbox.push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw()));
+            self.instance
+                .outbox
+                .push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw_delay()));
         } else if stage != Stage::HandedOn {
             self.instance.live.remove(&self.live);
         }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use tenure_actors::{
     Generation, OperationLease, OperationRequest, ProcessContext, ProcessResult, ReserveError,
 };
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep};
 
 use super::Instance;
 use super::attempt::Job;
 use super::live::LiveRun;
+use super::pause::Pause;
 use crate::model::{OverlapPolicy, Run};
 use crate::rules::{self, Moment};
 use crate::store::{ClaimRequest, Decision, Hint, RunWrite, StoreError};
@@ -19,28 +21,24 @@ use crate::store::{ClaimRequest, Decision, Hint, RunWrite, StoreError};
 /// The most runs in one claim.
 const BATCH: usize = 512;
 
-/// The pauses while the store does not answer.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause while the store does not answer (field G9).
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a run waits whose operation was not to be had.
+const BUSY: Duration = Duration::from_secs(1);
+
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
-    let mut claimer = Claimer {
-        instance: Arc::clone(&instance),
-        generation: context.generation(),
-        hints: None,
-        again: None,
-    };
-    let mut pause = PAUSE;
+    let mut claimer = Claimer::new(&instance, &context);
+    let mut pause = Pause::up_to(LONGEST_PAUSE);
     loop {
         let wait = match claimer.claim_all(&context).await {
             Ok(wait) => {
-                pause = PAUSE;
+                pause.reset();
                 wait
             }
             Err(error) => {
                 tracing::warn!(%error, "nothing can be claimed until the store answers");
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                pause
+                pause.after_failure()
             }
         };
         tokio::select! {
@@ -57,12 +55,24 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
 struct Claimer {
     instance: Arc<Instance>,
     generation: Generation,
-    hints: Option<tokio::sync::broadcast::Receiver<Hint>>,
+    hints: Option<broadcast::Receiver<Hint>>,
     /// The nonce of a claim whose answer was lost: it is asked for again (L17).
     again: Option<u64>,
+    /// Whether the last claim ended for want of room: then more may be ready.
+    cramped: bool,
 }
 
 impl Claimer {
+    fn new(instance: &Arc<Instance>, context: &ProcessContext) -> Self {
+        Self {
+            instance: Arc::clone(instance),
+            generation: context.generation(),
+            hints: None,
+            again: None,
+            cramped: false,
+        }
+    }
+
     /// Claims until nothing is ready, or there is no room. Answers how long nothing becomes due.
     ///
     /// While the processes of one claim are started the store works on the next one.
@@ -93,7 +103,8 @@ impl Claimer {
         let limit = instance.live.free().min(BATCH);
         // A generation that was sealed starts nothing: its successor claims.
         let ends = instance.is_draining() || context.is_cancelled() || !self.generation.is_open();
-        if limit == 0 || agents.is_empty() || ends {
+        self.cramped = limit == 0;
+        if self.cramped || agents.is_empty() || ends {
             return None;
         }
         let repeat = self.again.is_some();
@@ -114,18 +125,22 @@ impl Claimer {
         Ok(agenda.run.map_or(poll, |due| due.since(agenda.now).min(poll)))
     }
 
-    /// Waits for room or for a hint. What is missed is found at the next poll.
+    /// Waits for an agent, for room where there was none, or for a hint. What is missed is found at the next
+    /// poll.
     async fn something_to_claim(&mut self) {
-        let Some(hints) = &mut self.hints else { return self.instance.live.room.notified().await };
-        loop {
-            tokio::select! {
-                () = self.instance.live.room.notified() => return,
-                hint = hints.recv() => match hint {
-                    Ok(hint) if !hint.ready => {}
-                    Ok(_) | Err(RecvError::Lagged(_)) => return,
-                    Err(RecvError::Closed) => std::future::pending().await,
-                }
+        let live = &self.instance.live;
+        let room =
+            async { if self.cramped { live.room.notified().await } else { std::future::pending().await } };
+        let hint = async {
+            match &mut self.hints {
+                Some(hints) => ready(hints).await,
+                None => std::future::pending().await,
             }
+        };
+        tokio::select! {
+            () = room => {}
+            () = hint => {}
+            () = self.instance.new_agent.notified() => {}
         }
     }
 
@@ -173,14 +188,13 @@ impl Claimer {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let mut pause = PAUSE;
+        let mut pause = Pause::up_to(LONGEST_PAUSE);
         loop {
             match ask().await {
                 Ok(answer) => return Some(answer),
                 Err(error) if Instant::now() < deadline => {
                     tracing::warn!(%error, "attempts wait to begin until the store answers");
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    sleep(pause.after_failure()).await;
                 }
                 Err(_) => return None,
             }
@@ -194,7 +208,8 @@ impl Claimer {
             match &granted.reserved {
                 Ok(_) => rules::start(&run, token, moment),
                 Err(busy) => {
-                    rules::release(&run, token, &busy.to_string(), self.instance.settings.poll, moment)
+                    let wait = self.instance.settings.poll.min(BUSY);
+                    rules::release(&run, token, &busy.to_string(), wait, moment)
                 }
             }
         };
@@ -211,6 +226,17 @@ impl Claimer {
                 // Its job was dropped on the way, and has handed on that it was interrupted.
                 Err(error) => tracing::debug!(run = %live.run_id, %error, "an attempt was not started"),
             }
+        }
+    }
+}
+
+/// Waits for a hint that runs may be ready.
+async fn ready(hints: &mut broadcast::Receiver<Hint>) {
+    loop {
+        match hints.recv().await {
+            Ok(hint) if !hint.ready => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 }

@@ -107,7 +107,7 @@ impl RunContext {
 
     /// When the attempt was begun, by the store's clock.
     #[must_use]
-    pub fn started_at(&self) -> Option<Timestamp> {
+    pub fn attempt_started_at(&self) -> Option<Timestamp> {
         self.inner.run.attempt_started_at
     }
 

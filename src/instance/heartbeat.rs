@@ -7,7 +7,7 @@ use std::thread;
 use tenure_actors::{ProcessContext, ProcessResult};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Instance;
@@ -46,14 +46,18 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
 
 async fn beat(instance: &Instance) {
     let mut hints = instance.store.watch();
+    let mut next = None;
     loop {
-        // Who holds nothing has nothing to renew, and sleeps.
+        // Who holds nothing has nothing to renew, and sleeps. What is wanted in between delays no heartbeat.
         let tick = async {
             instance.live.some().await;
-            sleep(instance.settings.heartbeat()).await;
+            sleep_until(*next.get_or_insert_with(|| Instant::now() + instance.settings.heartbeat())).await;
         };
         let hurry = tokio::select! {
-            () = tick => None,
+            () = tick => {
+                next = None;
+                None
+            }
             live = wanted(instance, &mut hints) => Some(live),
         };
         let live = hurry.unwrap_or_else(|| instance.live.all());

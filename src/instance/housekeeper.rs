@@ -4,43 +4,100 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_actors::{ProcessContext, ProcessResult};
-use tokio::time::{Instant, sleep};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, sleep_until};
 
 use super::Instance;
+use super::pause::Pause;
 use crate::rules::{self, Moment};
-use crate::store::{Decision, PruneRequest, StoreError};
+use crate::store::{Decision, Hint, PruneRequest, StoreError};
 
 /// The most runs that are looked at, or removed, in one call.
 const PAGE: usize = 500;
 
+/// The longest pause while the store does not answer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How often hints are listened to.
+const LISTENS_EVERY: Duration = Duration::from_millis(100);
+
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
+    let mut hints = instance.store.watch();
+    let mut pause = Pause::up_to(LONGEST_PAUSE);
     let mut prune_at = Instant::now() + instance.settings.prune_every;
     loop {
-        let wait = instance.sweep_and_wait().await;
+        let wait = instance.sweep_and_wait(&mut pause).await;
         if Instant::now() >= prune_at {
             instance.prune(&context).await;
             prune_at = Instant::now() + instance.settings.prune_every;
         }
         tokio::select! {
             () = context.cancelled() => return Ok(()),
-            () = sleep(wait) => {}
+            () = instance.until_sweep(wait, &mut hints) => {}
+        }
+    }
+}
+
+/// Waits for a hint that something is to be looked at earlier.
+async fn moved(hints: &mut broadcast::Receiver<Hint>) {
+    loop {
+        match hints.recv().await {
+            Ok(hint) if !hint.agenda => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 }
 
 impl Instance {
-    /// How long to wait for the next sweep: until something has to be looked at, at most the usual time.
-    async fn sweep_and_wait(&self) -> Duration {
-        let usual = self.settings.sweep();
-        if let Err(error) = self.sweep().await {
-            tracing::warn!(%error, "lost runs cannot be looked for until the store answers");
-            return usual;
+    /// How long to wait for the next sweep.
+    async fn sweep_and_wait(&self, pause: &mut Pause) -> Duration {
+        let swept = match self.sweep().await {
+            Ok(()) => self.until_wake().await,
+            Err(error) => Err(error),
+        };
+        match swept {
+            Ok(wait) => {
+                pause.reset();
+                wait
+            }
+            Err(error) => {
+                tracing::warn!(%error, "lost runs cannot be looked for until the store answers");
+                pause.after_failure()
+            }
         }
-        let Ok(agenda) = self.vitals.watch(self.store.agenda()).await else { return usual };
-        let Some(wake) = agenda.wake else { return usual };
+    }
+
+    /// How long until something has to be looked at, at most the usual time.
+    async fn until_wake(&self) -> Result<Duration, StoreError> {
+        let usual = self.settings.sweep();
+        let agenda = self.vitals.watch(self.store.agenda()).await?;
+        let Some(wake) = agenda.wake else { return Ok(usual) };
         // A lease that has expired waits for its grace; what has waited for that was decided just now.
         let next = if wake > agenda.now { wake } else { wake.plus(self.settings.grace()) };
-        if next > agenda.now { next.since(agenda.now).min(usual) } else { usual }
+        Ok(if next > agenda.now { next.since(agenda.now).min(usual) } else { usual })
+    }
+
+    /// Waits so long, or less when something is to be looked at earlier by then. Hints come with every lease:
+    /// the agenda is asked for many of them at once.
+    async fn until_sweep(&self, wait: Duration, hints: &mut broadcast::Receiver<Hint>) {
+        let mut until = Instant::now() + wait;
+        loop {
+            tokio::select! {
+                () = sleep_until(until) => return,
+                () = moved(hints) => {}
+            }
+            sleep_until(until.min(Instant::now() + LISTENS_EVERY)).await;
+            if Instant::now() >= until {
+                return;
+            }
+            // From before the look at the agenda: what changes after it makes a hint.
+            *hints = hints.resubscribe();
+            if let Ok(wait) = self.until_wake().await {
+                until = until.min(Instant::now() + wait);
+            }
+        }
     }
 
     /// Decides about every run that somebody has to look at. Who else does so at the same time is refused by

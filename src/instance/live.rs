@@ -17,7 +17,7 @@ use crate::model::{Progress, Run, RunId, Token};
 pub(crate) struct LiveRuns {
     most: usize,
     by_id: Mutex<HashMap<RunId, Arc<LiveRun>>>,
-    /// Notified when there is room for more, or another reason to claim.
+    /// Notified when there is room for more.
     pub(crate) room: Notify,
     /// Notified when one has come.
     come: Notify,

@@ -21,7 +21,7 @@ pub(crate) struct Plan<'a> {
 #[derive(Debug)]
 pub(crate) enum Fate {
     /// It is queued, or recorded as skipped because of another.
-    Run(Run),
+    Run(Box<Run>),
     /// This run stands for it.
     Coalesced(RunId),
 }
@@ -83,7 +83,7 @@ impl Plan<'_> {
     fn add(&mut self, write: RunWrite) -> Fate {
         let run = write.run.clone();
         self.decision.runs.push(write);
-        Fate::Run(run)
+        Fate::Run(Box::new(run))
     }
 
     fn cancel_older(&mut self, wanted: &Wanted, reason: &str, moment: Moment, patience: std::time::Duration) {

@@ -8,6 +8,7 @@ use tenure_actors::{ProcessContext, ProcessResult};
 
 use super::Instance;
 use super::outbox::{Item, What};
+use super::pause::Pause;
 use crate::model::{Progress, Run, RunId, RunStatus, Token};
 use crate::rules::{self, Moment, Moved};
 use crate::store::{Decision, Refusal, RunWrite, StoreError};
@@ -15,8 +16,7 @@ use crate::store::{Decision, Refusal, RunWrite, StoreError};
 /// The most writes in one commit.
 const BATCH: usize = 1000;
 
-/// The pauses while the store does not answer.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause while the store does not answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
@@ -38,18 +38,17 @@ impl Instance {
     /// Cancel safety: what was not stored stays, and is stored by the next call.
     pub(crate) async fn flush(&self) {
         let mut batch = self.outbox.in_flight.lock().await;
-        let mut pause = PAUSE;
+        let mut pause = Pause::up_to(LONGEST_PAUSE);
         loop {
             self.outbox.take(&mut batch, BATCH);
             if batch.is_empty() {
                 return;
             }
             match self.store_batch(&mut batch).await {
-                Ok(()) => pause = PAUSE,
+                Ok(()) => pause.reset(),
                 Err(error) => {
                     tracing::warn!(%error, waiting = batch.len(), "outcomes are kept until the store takes them");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    tokio::time::sleep(pause.after_failure()).await;
                 }
             }
         }

@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
+use super::pause::Pause;
 use super::{Fate, Instance};
 use crate::model::{
     EventKind, NewEvent, Occurrence, OccurrenceOutcome, RunId, RunStatus, ScheduleState, SkipReason, Task,
@@ -24,16 +25,17 @@ const PAGE: usize = 100;
 /// How often the firing of one schedule is decided again because others were first.
 const TRIES: u32 = 8;
 
+/// The longest pause while the store does not answer (field G9).
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
     let generation = context.generation();
     let mut hints = instance.store.watch();
+    let mut pause = Pause::up_to(LONGEST_PAUSE);
     loop {
         // A generation that was sealed fires nothing: its successor does.
-        let wait = if generation.is_open() && !instance.is_draining() {
-            instance.fire_all_and_wait().await
-        } else {
-            instance.settings.poll
-        };
+        let fires = generation.is_open() && !instance.is_draining();
+        let wait = if fires { instance.fire_all_and_wait(&mut pause).await } else { instance.settings.poll };
         tokio::select! {
             () = context.cancelled() => return Ok(()),
             () = moved(&mut hints) => {}
@@ -54,15 +56,23 @@ async fn moved(hints: &mut broadcast::Receiver<Hint>) {
 }
 
 impl Instance {
-    async fn fire_all_and_wait(&self) -> Duration {
+    async fn fire_all_and_wait(&self, pause: &mut Pause) -> Duration {
         let poll = self.settings.poll;
-        if let Err(error) = self.fire_all().await {
-            tracing::warn!(%error, "schedules wait until the store answers");
-            return poll;
-        }
-        match self.vitals.watch(self.store.agenda()).await {
-            Ok(agenda) => agenda.schedule.map_or(poll, |due| due.since(agenda.now).min(poll)),
-            Err(_) => poll,
+        let agenda = match self.fire_all().await {
+            Ok(()) => self.vitals.watch(self.store.agenda()).await,
+            Err(error) => Err(error),
+        };
+        match agenda {
+            Ok(agenda) if agenda.schedule.is_none_or(|due| due > agenda.now) => {
+                pause.reset();
+                agenda.schedule.map_or(poll, |due| due.since(agenda.now).min(poll))
+            }
+            // Due again already, or it could not be fired: others were first again and again.
+            Ok(_) => pause.after_failure(),
+            Err(error) => {
+                tracing::warn!(%error, "schedules wait until the store answers");
+                pause.after_failure()
+            }
         }
     }
 

@@ -25,9 +25,10 @@ pub struct CronError {
 #[derive(Clone)]
 pub struct Cron {
     matcher: croner::Cron,
-    /// The seconds of a day that it names, rising.
-    times: Vec<u32>,
-    often: Often,
+    // A bit for each number that is named.
+    hours: u64,
+    minutes: u64,
+    seconds: u64,
 }
 
 /// How often a cron expression is due on a day that it names.
@@ -57,26 +58,23 @@ impl Cron {
             column: 1,
             expected: format!("expected a cron expression, found {text:?}: {error}"),
         })?;
+        let bits = |field: &croner::CronComponent| {
+            field.values().into_iter().filter(|value| *value < 64).fold(0, |bits, value| bits | (1 << value))
+        };
         let pattern = &matcher.pattern;
         let (hours, minutes, seconds) =
-            (pattern.hours.values(), pattern.minutes.values(), pattern.seconds.values());
-        let often =
-            Often { within_the_hour: minutes.len() * seconds.len() > 1, every_hour: hours.len() == 24 };
-        let mut times = Vec::with_capacity(hours.len() * minutes.len() * seconds.len());
-        for hour in &hours {
-            for minute in &minutes {
-                let minute = u32::from(*hour) * 3600 + u32::from(*minute) * 60;
-                times.extend(seconds.iter().map(|second| minute + u32::from(*second)));
-            }
-        }
-        let cron = Self { matcher, times, often };
+            (bits(&pattern.hours), bits(&pattern.minutes), bits(&pattern.seconds));
+        let cron = Self { matcher, hours, minutes, seconds };
         if cron.names_a_day() { Ok(cron) } else { Err(no_such_day(text)) }
     }
 
     /// How often it is due on a day that it names.
     #[must_use]
     pub fn often(&self) -> Often {
-        self.often
+        Often {
+            within_the_hour: self.minutes.count_ones() * self.seconds.count_ones() > 1,
+            every_hour: self.hours.count_ones() == 24,
+        }
     }
 
     /// The first moment at or after this one that it names.
@@ -101,15 +99,24 @@ impl Cron {
                 Err(_) => break,
             }
         }
-        (days * self.times.len() as u64 + before(to)).saturating_sub(before(from))
+        (days * self.times_a_day() + before(to)).saturating_sub(before(from))
     }
 
+    fn times_a_day(&self) -> u64 {
+        [self.hours, self.minutes, self.seconds].iter().map(|bits| u64::from(bits.count_ones())).product()
+    }
+
+    /// How many times of the day are named before that of a moment.
     fn times_before(&self, moment: DateTime) -> u64 {
-        let time = moment.time();
-        let second = u32::from(time.hour().unsigned_abs()) * 3600
-            + u32::from(time.minute().unsigned_abs()) * 60
-            + u32::from(time.second().unsigned_abs());
-        self.times.partition_point(|named| *named < second) as u64
+        let number = |value: i8| value.unsigned_abs().min(63);
+        let below = |bits: u64, value: u8| u64::from((bits & ((1 << value) - 1)).count_ones());
+        let named = |bits: u64, value: u8| (bits >> value) & 1;
+        let [hour, minute, second] = [moment.hour(), moment.minute(), moment.second()].map(number);
+        let a_minute = u64::from(self.seconds.count_ones());
+        let an_hour = u64::from(self.minutes.count_ones()) * a_minute;
+        let in_the_minute = named(self.minutes, minute) * below(self.seconds, second);
+        let in_the_hour = below(self.minutes, minute) * a_minute + in_the_minute;
+        below(self.hours, hour) * an_hour + named(self.hours, hour) * in_the_hour
     }
 
     fn names(&self, day: Date) -> bool {

@@ -17,7 +17,7 @@ use super::{
 /// Shows that a run was granted: the run's fence, and a number drawn for the grant. Equality is on both.
 pub type Token = FencingToken;
 
-/// Where a run stands. The arrows are in [`crate::rules::transition`].
+/// Where a run stands. The arrows are in [`crate::rules::allowed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {

@@ -125,7 +125,7 @@ pub enum SchedulePlace {
     Failing {
         /// Why not.
         error: String,
-        /// Since when.
+        /// Since when: the due time of the first occurrence that could not be fired.
         since: Timestamp,
         /// How often it was tried.
         tries: u32,

@@ -44,7 +44,9 @@ impl Timestamp {
     #[must_use]
     pub fn to_jiff(self) -> jiff::Timestamp {
         let end = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
-        jiff::Timestamp::from_millisecond(self.0).unwrap_or(end)
+        // By its parts: from milliseconds alone the library knows no instant within its last second.
+        let nanos = i32::try_from(self.0.rem_euclid(1000)).unwrap_or(0) * 1_000_000;
+        jiff::Timestamp::new(self.0.div_euclid(1000), nanos).unwrap_or(end)
     }
 
     /// The instant of the calendar library, cut to milliseconds.

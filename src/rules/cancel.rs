@@ -24,6 +24,7 @@ pub struct CancelRequest {
 
 /// What a request to cancel comes to.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "made once and taken apart at once")]
 pub enum Cancel {
     /// This is to be written.
     Write(RunWrite),

@@ -90,6 +90,16 @@ impl Plan {
         }
     }
 
+    /// The first due time at or after an instant that was one when it was noted. An interval that has fired
+    /// nothing yet has no other anchor.
+    #[must_use]
+    pub fn from(&self, last_due: Option<Timestamp>, noted: Timestamp) -> Option<Timestamp> {
+        match self.named {
+            Named::Every { .. } if last_due.is_none() => Some(noted),
+            _ => self.next_after(last_due, before(noted)),
+        }
+    }
+
     /// How many due times there are from `first`, itself one, up to and with `until`.
     #[must_use]
     pub fn count(&self, first: Timestamp, until: Timestamp) -> u64 {

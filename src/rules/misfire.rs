@@ -157,26 +157,24 @@ pub fn fire(plan: &Plan, schedule: &Schedule, state: &ScheduleState, look: Look<
 /// The state of a schedule that could not be fired (T36): tried again ever more rarely, its place kept.
 #[must_use]
 pub fn failing(state: &ScheduleState, error: &str, now: Timestamp) -> ScheduleState {
-    let (since, tries, last_due) = match &state.place {
-        SchedulePlace::Failing { since, tries, .. } => (*since, tries.saturating_add(1), state.last_due),
-        _ => (now, 1, state.last_due),
+    let (since, tries) = match &state.place {
+        SchedulePlace::Failing { since, tries, .. } => (*since, tries.saturating_add(1)),
+        SchedulePlace::Waiting { due_at, .. } => (*due_at, 1),
+        SchedulePlace::Idle => (now, 1),
     };
     let (initial, most) = FAILING_DELAYS;
     let delay = initial.saturating_mul(1 << (tries - 1).min(20)).min(most);
     let error = error.chars().take(1000).collect();
     let retry_at = now.plus(delay);
-    moved(state, last_due, SchedulePlace::Failing { error, since, tries, retry_at })
+    moved(state, state.last_due, SchedulePlace::Failing { error, since, tries, retry_at })
 }
 
-/// The oldest occurrence without a record. A schedule that failed lost only the word of it.
+/// The oldest occurrence without a record.
 fn first_due(plan: &Plan, state: &ScheduleState) -> Option<Timestamp> {
     match &state.place {
         SchedulePlace::Idle => None,
         SchedulePlace::Waiting { due_at, .. } => Some(*due_at),
-        SchedulePlace::Failing { since, .. } => match state.last_due {
-            Some(last) => plan.next_after(Some(last), last),
-            None => plan.first(*since),
-        },
+        SchedulePlace::Failing { since, .. } => plan.from(state.last_due, *since),
     }
 }
 

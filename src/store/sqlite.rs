@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rusqlite::Connection;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use self::fault::Step;
 use self::probe::Probe;
@@ -40,6 +39,8 @@ mod lanes;
 mod list;
 mod migrate;
 mod open;
+#[cfg(test)]
+mod plans;
 mod probe;
 mod prune;
 mod read;
@@ -122,8 +123,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Threads {
-    writer: std::thread::JoinHandle<()>,
-    readers: Vec<std::thread::JoinHandle<()>>,
+    all: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl SqliteStore {
@@ -154,7 +154,8 @@ impl SqliteStore {
         let (sender, mailbox) = mpsc::channel();
         let writer = Writer::new(writer, mailbox, options.clone(), hints.clone(), probe);
         let writer = writer.start().map_err(|error| no_thread(&error))?;
-        let threads = Mutex::new(Some(Threads { writer, readers: reading }));
+        let all = reading.into_iter().chain([writer]).collect();
+        let threads = Mutex::new(Some(Threads { all }));
         let shared = Arc::new(Shared { options, hints, readers });
         Ok(Self { shared, writer: sender, waiting: Arc::new(Semaphore::new(MOST_WAITING)), threads })
     }
@@ -311,21 +312,25 @@ impl Store for SqliteStore {
         self.shared.hints.subscribe()
     }
 
-    /// Answers the reads that wait, then the writes, moves the log into the file, and ends the threads.
+    /// Answers the reads that wait, then the writes, moves the log into the file, and ends the threads. Who
+    /// closes it again waits for that as well.
     fn close(&self) -> Answer<'_, ()> {
         Box::pin(async {
-            let Some(threads) = self.threads.lock().take() else { return Err(self.closed()) };
+            let mut threads = self.threads.lock().await;
+            if threads.is_none() {
+                return Ok(());
+            }
             self.shared.readers.close().await;
-            let permit = self.permit().await?;
-            let (to, answer) = oneshot::channel();
-            let sent = self.writer.send(Command::Close(Reply::new(to, permit)));
-            let outcome = match sent {
-                Ok(()) => answer.await.unwrap_or_else(|_| Err(self.closed())),
-                Err(_) => Err(self.closed()),
+            // Refused: an earlier close was given up half-way, and its word has reached the writer.
+            let outcome = match self.write(Command::Close).await {
+                Err(StoreError::Refused { kind: RefusedKind::Closed, .. } | StoreError::Unknown { .. }) => {
+                    Ok(())
+                }
+                outcome => outcome,
             };
             self.waiting.close();
             // Each has said its last word: what is left of it is its return.
-            for thread in threads.readers.into_iter().chain([threads.writer]) {
+            for thread in threads.take().into_iter().flat_map(|threads| threads.all) {
                 if thread.join().is_err() {
                     tracing::error!("a thread of the store had panicked");
                 }

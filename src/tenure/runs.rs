@@ -16,6 +16,9 @@ use crate::model::{
 use crate::rules::{self, Moment, Wanted};
 use crate::store::{Page, PageRequest, Refusal, RunFilter};
 
+/// How often a run that may settle on another host is looked at.
+const WAIT_POLL: Duration = Duration::from_secs(1);
+
 /// What a caller asks of a task.
 #[derive(Debug, Clone, Default)]
 pub struct RunRequest {
@@ -110,7 +113,7 @@ impl Tenure {
                 ..Wanted::now(run_id.clone(), moment.now)
             };
             let run = match plan.want(wanted, moment, self.instance.settings.patience) {
-                Fate::Run(run) => run,
+                Fate::Run(run) => *run,
                 // Only what a schedule wants is coalesced; the run that stands for it is the answer.
                 Fate::Coalesced(into) => return self.run(&into).await,
             };
@@ -197,7 +200,7 @@ impl Tenure {
             if run.status.is_settled() || over {
                 return Ok(RunState { settled: run.status.is_settled(), run });
             }
-            let poll = Instant::now() + self.instance.settings.poll;
+            let poll = Instant::now() + self.instance.settings.poll.min(WAIT_POLL);
             let next = until.map_or(poll, |until| until.min(poll));
             tokio::select! {
                 () = settled => {}

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use tenure::model::{Schedule, Timestamp};
+use proptest::prelude::*;
+use proptest::sample;
+use tenure::model::{Cron, Schedule, Timestamp};
 use tenure::rules::Plan;
 
 use crate::zones::{ZONES, at, changes, cron};
@@ -157,6 +159,49 @@ fn counting_agrees_with_listing_also_where_the_clocks_change() {
             assert_eq!(plan.count(first, until), all.len() as u64, "{expression} {zone} {until}");
             assert_eq!(plan.newest(first, until, 40), all[all.len() - 40..], "{expression} {zone}");
             assert_eq!(plan.newest(first, until, u64::MAX), all, "{expression} {zone}");
+        }
+    }
+}
+
+proptest! {
+    /// Text that looks like an expression is refused, or fires after any instant that is asked about.
+    #[test]
+    fn task_t37_whatever_is_taken_fires_again_and_again(
+        seconds in "|0 |\\*/[1-9] ",
+        minute in "\\*|\\*/[1-9]|[1-5]?[0-9]|[0-9],[1-5][0-9]|[0-9]-[1-5][0-9]/[1-9]",
+        hour in "\\*|\\*/[1-9]|1?[0-9]|2[0-3]|[0-4]-1[0-9]|[0-3],[0-3]",
+        day in "\\*|\\*/[1-9]|[1-9]|[12][0-9]|30|31|[1-9]W|2[0-9]W|L|LW|\\?",
+        month in "\\*|[1-9]|1[0-2]|JAN-JUN|\\*/[2-4]|feb",
+        weekday in "\\*|[0-7]|MON-FRI|[0-7]L|[0-7]#[1-5]|FRI-SUN|\\*/[2-7]",
+        zone in sample::select(&ZONES[..]),
+        now in 0_i64..4_102_444_800_000,
+        policies in sample::select(&["", r#","dst_gap":"skip","dst_fold":"first""#, r#","dst_fold":"both""#][..]),
+    ) {
+        let expression = format!("{seconds}{minute} {hour} {day} {month} {weekday}");
+        if let Err(error) = Cron::parse(&expression) {
+            prop_assert!(error.expected.contains("a day that some year has"), "{error}");
+        } else {
+            let plan = Plan::of(&cron(&expression, zone, policies)).unwrap();
+            let mut now = Timestamp::from_ms(now);
+            let first = plan.next_after(None, now).unwrap();
+            for number in 1..=5 {
+                let next = plan.next_after(Some(now), now);
+                prop_assert!(next.is_some_and(|next| next > now), "{expression} in {zone} after {now}");
+                now = next.unwrap();
+                prop_assert_eq!(plan.count(first, now), number, "{} in {} up to {}", expression, zone, now);
+            }
+        }
+    }
+
+    /// No text makes the reader panic.
+    #[test]
+    fn whatever_is_no_expression_is_refused(text in any::<String>(), column in 0_usize..30) {
+        let mut mixed = "*/5 0-3 1,L * MON#2".to_owned();
+        mixed.insert_str(column.min(mixed.len()), &text);
+        for text in [text.as_str(), mixed.as_str()] {
+            if let Err(error) = Cron::parse(text) {
+                prop_assert!(error.column >= 1 && !error.expected.is_empty());
+            }
         }
     }
 }

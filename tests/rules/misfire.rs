@@ -161,7 +161,8 @@ fn field_s12_two_seconds_late_runs_under_every_policy() {
 fn task_t32_once_always_runs_however_late_and_then_never_again() {
     for policy in ["run_once", "skip_missed", "queue_all"] {
         let json = format!(
-            r#"{{"type":"once","run_at":"2026-01-01T00:00:00Z","misfire_policy":"{policy}","catch_up_window_seconds":1}}"#
+            r#"{{"type":"once","run_at":"2026-01-01T00:00:00Z","misfire_policy":"{policy}",
+                "catch_up_window_seconds":1}}"#
         );
         let mut scene = Scene::new(schedule(&json), "t", "2020-01-01T00:00:00Z");
         let look = Look {
@@ -182,7 +183,8 @@ fn task_t32_once_always_runs_however_late_and_then_never_again() {
 
 #[test]
 fn task_t33_what_is_caught_up_is_spread_and_stable() {
-    let more = r#","misfire_policy":"queue_all","catch_up_limit":10,"catch_up_spread_seconds":100,"misfire_grace_seconds":1"#;
+    let more = r#","misfire_policy":"queue_all","catch_up_limit":10,"catch_up_spread_seconds":100,
+        "misfire_grace_seconds":1"#;
     let begins = |name: &str| -> Vec<u64> {
         let mut scene = Scene::new(cron("* * * * *", "UTC", more), name, "2026-01-01T00:00:00Z");
         let now = at("2026-01-01T01:00:30Z");
@@ -328,4 +330,20 @@ fn task_t36_a_schedule_that_cannot_fire_is_tried_ever_more_rarely_and_loses_noth
     }
     writeln!(table, "then {}", summary(&scene.look(Look::at(now)))).unwrap();
     insta::assert_snapshot!(table);
+}
+
+#[test]
+fn task_t36_not_even_the_first_occurrence_is_lost() {
+    for json in [
+        r#"{"type":"cron","expression":"* * * * *"}"#,
+        r#"{"type":"interval","seconds":60}"#,
+        r#"{"type":"once","run_at":"2026-01-01T00:01:00Z"}"#,
+    ] {
+        let mut scene = Scene::new(schedule(json), "t", "2026-01-01T00:00:00Z");
+        for now in ["2026-01-01T00:01:03Z", "2026-01-01T00:01:13Z"] {
+            scene.state = failing(&scene.state, "no", at(now));
+        }
+        let firing = scene.at("2026-01-01T00:01:33Z");
+        assert_eq!(firing.due.iter().map(|due| due.due_at).collect::<Vec<_>>(), [at("2026-01-01T00:01:00Z")]);
+    }
 }

@@ -113,7 +113,7 @@ async fn names_with_odd_characters_are_told_apart(f: Fixture) {
         let run = f.read(&run_id(name)).await;
         assert_eq!((run.run_id.as_str(), run.spec.task_id.as_str()), (name, name));
         let filter = RunFilter { task_id: Some(task_id(name)), ..RunFilter::default() };
-        assert_eq!(f.list(filter).await, [run.clone()]);
+        assert_eq!(f.list(filter).await, std::slice::from_ref(&run));
         assert_eq!(f.events(Subject::Run(run.run_id.clone())).await.len(), 2);
         let running = f.start(&run).await;
         let attempt = &f.attempts(&running).await[0];

@@ -50,10 +50,7 @@ impl Stand {
 impl Tx<'_> {
     /// The lanes that a run is in.
     pub(super) fn members(&self, rid: i64) -> Step<Vec<Member>> {
-        let mut select = self.conn.prepare_cached(
-            "SELECT m.lid, m.most, m.takes, l.held FROM lane_runs m JOIN lanes l ON l.lid = m.lid
-             WHERE m.rid = ?1 ORDER BY m.pos",
-        )?;
+        let mut select = self.conn.prepare_cached(MEMBERS)?;
         let members = select.query_map([rid], |row| {
             Ok(Member { lid: row.get(0)?, most: row.get(1)?, takes: row.get(2)?, held: row.get(3)? })
         })?;
@@ -238,6 +235,9 @@ impl Tx<'_> {
         Ok(())
     }
 }
+
+pub(super) const MEMBERS: &str = "SELECT m.lid, m.most, m.takes, l.held FROM lane_runs m
+    CROSS JOIN lanes l ON l.lid = m.lid WHERE m.rid = ?1 ORDER BY m.pos";
 
 pub(super) const PAUSED_IN_LANES: &str = "SELECT rid, aid, due_at FROM runs INDEXED BY runs_paused
     WHERE place = 4 AND tid = ?1 AND lanes > 0 ORDER BY rid";

@@ -24,9 +24,12 @@ struct Pager<T> {
 }
 
 impl<T> Pager<T> {
-    fn new(request: &PageRequest) -> Self {
+    fn new(request: &PageRequest) -> Step<Self> {
+        if request.limit == 0 {
+            return Err(Fault::Invalid("a page of 0 entries; ask for at least 1".to_owned()));
+        }
         let page = Page { items: Vec::new(), next: None, corrupt: Vec::new() };
-        Self { page, limit: request.limit.max(1), last: String::new() }
+        Ok(Self { page, limit: request.limit, last: String::new() })
     }
 
     /// Takes an entry; answers whether there is room for more.
@@ -66,7 +69,7 @@ pub(super) fn tasks(conn: &Connection, request: &PageRequest) -> Step<Page<(Task
     let sql = format!("SELECT {TASK} {TASKS}");
     let mut select = conn.prepare_cached(&sql)?;
     let mut rows = select.query([after])?;
-    let mut pager = Pager::new(request);
+    let mut pager = Pager::new(request)?;
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
         let cursor = format!("t{name}");
@@ -86,7 +89,7 @@ pub(super) fn occurrences(
     task_id: &TaskId,
     request: &PageRequest,
 ) -> Step<Page<Occurrence>> {
-    let mut pager = Pager::new(request);
+    let mut pager = Pager::new(request)?;
     let before = number(request, 'o', i64::MAX)?;
     let Some(tid) = task_number(conn, task_id)? else { return Ok(pager.page) };
     let mut select = conn.prepare_cached(OCCURRENCES)?;
@@ -107,7 +110,7 @@ pub(super) const OCCURRENCES: &str =
 
 /// Runs, the newest first.
 pub(super) fn runs(conn: &Connection, filter: &RunFilter, request: &PageRequest) -> Step<Page<Run>> {
-    let mut pager = Pager::new(request);
+    let mut pager = Pager::new(request)?;
     let before = number(request, 'r', i64::MAX)?;
     let Some(query) = Query::of(conn, filter, before)? else { return Ok(pager.page) };
     let mut select = conn.prepare_cached(&query.sql)?;

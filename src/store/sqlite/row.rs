@@ -147,7 +147,7 @@ impl Loaded {
     /// From the columns [`STORED`] and [`REST`]; the result is fetched apart.
     pub(super) fn read(row: &Row<'_>) -> Step<Self> {
         let stored = Stored::read(row)?;
-        let text = |at: usize| -> Step<Option<&str>> { Ok(row.get_ref(at)?.as_str_or_null().map_err(odd)?) };
+        let text = |at: usize| -> Step<Option<&str>> { row.get_ref(at)?.as_str_or_null().map_err(odd) };
         let spec: RunSpec =
             parsed("the specification", text(28)?.ok_or_else(|| unreadable("it has no specification"))?)?;
         let extra = Extra::read(text(27)?)?;

@@ -72,7 +72,7 @@ impl Instance {
                 places.push(None);
             }
         }
-        let answers = self.vitals.watch(self.store.commit(decisions)).await?;
+        let answers = self.commit(decisions).await?;
         let mut answers = answers.into_iter();
         let mut settled = HashSet::new();
         for (place, run_id) in places.into_iter().flatten().zip(&mut answers) {
@@ -145,11 +145,6 @@ impl Instance {
                 Ok(false)
             }
         }
-    }
-
-    pub(crate) async fn commit_one(&self, decision: Decision) -> Result<Result<(), Refusal>, StoreError> {
-        let mut answers = self.vitals.watch(self.store.commit(vec![decision])).await?;
-        answers.pop().ok_or_else(|| StoreError::unknown("no answer for the decision"))
     }
 
     fn let_go(&self, item: &Item) {

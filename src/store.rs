@@ -46,6 +46,8 @@ mod sqlite;
 
 pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;
+#[cfg(feature = "conformance")]
+pub use sqlite::{Between, Look};
 pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
 
 /// What a store answers, once it has.

@@ -19,6 +19,7 @@ use rusqlite::Connection;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use self::fault::Step;
+use self::probe::Probe;
 use self::readers::Readers;
 use self::writer::{Command, Reply, Writer};
 use super::{
@@ -40,6 +41,7 @@ mod migrate;
 mod open;
 #[cfg(test)]
 mod plans;
+mod probe;
 mod prune;
 mod read;
 mod readers;
@@ -47,6 +49,9 @@ mod row;
 mod tx;
 mod write;
 mod writer;
+
+#[cfg(feature = "conformance")]
+pub use probe::{Between, Look};
 
 /// The most calls that wait for the writer; more wait to be let in.
 const MOST_WAITING: usize = 8192;
@@ -128,13 +133,26 @@ impl SqliteStore {
     /// [`StoreError::Refused`], saying what is wrong with the file and what to do: its folder is missing, it
     /// is no database or one of another program, damaged, not writable, or of a newer version.
     pub fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        Self::open_with(options, Probe::default())
+    }
+
+    /// [`SqliteStore::open`], with somebody who looks into its transactions. They wait for each look.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    #[cfg(feature = "conformance")]
+    pub fn open_looking(options: SqliteOptions, look: Look) -> Result<Self, StoreError> {
+        Self::open_with(options, Probe { look: Some(look) })
+    }
+
+    fn open_with(options: SqliteOptions, probe: Probe) -> Result<Self, StoreError> {
         let writer = open::writer(&options)?;
         let connections = (0..options.readers.max(1)).map(|_| open::reader(&options));
         let connections = connections.collect::<Result<Vec<Connection>, _>>()?;
         let (hints, _) = broadcast::channel(HINTS);
         let (readers, reading) = Readers::start(connections).map_err(|error| no_thread(&error))?;
         let (sender, mailbox) = mpsc::channel();
-        let writer = Writer::new(writer, mailbox, options.clone(), hints.clone());
+        let writer = Writer::new(writer, mailbox, options.clone(), hints.clone(), probe);
         let writer = writer.start().map_err(|error| no_thread(&error))?;
         let all = reading.into_iter().chain([writer]).collect();
         let threads = Mutex::new(Some(Threads { all }));

@@ -6,6 +6,7 @@ use rusqlite::params;
 
 use super::fault::{Fault, Step};
 use super::lanes::Member;
+use super::probe::Between;
 use super::row::{Extra, Loaded, REST, STORED, Stored, flag, instance_bytes, place, signed};
 use super::tx::Tx;
 use crate::model::{AgentId, Place, Run, RunStatus, Timestamp};
@@ -210,6 +211,7 @@ impl Tx<'_> {
                 )?
                 .execute(params![stored.rid, expires_at, self.now.ms(), wake_at])?;
         }
+        self.probe.at(Between::RenewalAndCommit);
         Ok(Renewal::Renewed { expires_at: Timestamp::from_ms(expires_at), cancel })
     }
 }

@@ -6,6 +6,7 @@ use foldhash::{HashMap, HashMapExt};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Step;
+use super::probe::Probe;
 use super::row::signed;
 use crate::model::{AgentId, RunId, RunStatus, TaskId, Timestamp};
 use crate::store::Hint;
@@ -28,6 +29,7 @@ pub(super) struct Tx<'c> {
     pub(super) conn: &'c Connection,
     pub(super) now: Timestamp,
     pub(super) hint: Hint,
+    pub(super) probe: Probe,
     names: &'c mut Names,
     next_rid: i64,
     next_cursor: i64,
@@ -54,6 +56,7 @@ impl<'c> Tx<'c> {
             conn,
             now: Timestamp::default(),
             hint: Hint::default(),
+            probe: Probe::default(),
             names,
             next_rid,
             next_cursor,

@@ -6,6 +6,7 @@ use rusqlite::types::{ToSql, Value};
 
 use super::fault::Step;
 use super::lanes::Stand;
+use super::probe::Between;
 use super::row::{
     Extra, Stored, flag, instance_bytes, json, place, put_result, signed, trigger, trigger_flag,
 };
@@ -192,10 +193,14 @@ impl Tx<'_> {
     /// The attempt and the events of a write. The store numbers them on, so that there is never a gap.
     fn write_told(&mut self, rid: i64, last_event: u64, write: &RunWrite) -> Step<()> {
         if let Some(attempt) = &write.attempt {
+            if let Some(event) = write.events.first() {
+                self.probe.at(Between::RunAndAttempt(event.kind));
+            }
             self.write_attempt(rid, attempt)?;
         }
         let mut seq = signed(last_event);
         for event in &write.events {
+            self.probe.at(Between::AttemptAndEvent(event.kind));
             seq += 1;
             self.write_event(rid, seq, None, event)?;
         }

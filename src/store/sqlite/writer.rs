@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
 use super::SqliteOptions;
 use super::claim::alike;
 use super::fault::{Fault, Step};
+use super::probe::Probe;
 use super::tx::{Names, Tx, roll_back};
 use crate::model::{EventKind, Run, RunId};
 use crate::store::{
@@ -112,6 +113,7 @@ pub(super) struct Writer {
     mailbox: Receiver<Command>,
     options: SqliteOptions,
     hints: broadcast::Sender<Hint>,
+    probe: Probe,
     names: Names,
     /// What the database says of foreign commits, and when it was asked last.
     data_version: i64,
@@ -126,11 +128,12 @@ impl Writer {
         mailbox: Receiver<Command>,
         options: SqliteOptions,
         hints: broadcast::Sender<Hint>,
+        probe: Probe,
     ) -> Self {
         let seen = super::read::newest_cursor(&conn).unwrap_or(0);
         let data_version = data_version(&conn).unwrap_or(0);
         let names = Names::default();
-        Self { conn, mailbox, options, hints, names, data_version, looked: Instant::now(), seen }
+        Self { conn, mailbox, options, hints, probe, names, data_version, looked: Instant::now(), seen }
     }
 
     pub(super) fn start(self) -> io::Result<JoinHandle<()>> {
@@ -220,6 +223,7 @@ impl Writer {
     fn transact(&mut self, batch: &[Command]) -> Result<(Vec<Worth>, Option<Hint>), Failed> {
         let mut tx = Tx::begin(&self.conn, &mut self.names).map_err(Failed::Before)?;
         tx.now = self.options.clock.now();
+        tx.probe = self.probe.clone();
         let before = tx.newest_cursor();
         let done = work(&mut tx, batch).and_then(|worth| tx.flush().map(|()| worth));
         let (hint, after) = (std::mem::take(&mut tx.hint), tx.newest_cursor());

@@ -1,0 +1,82 @@
+//! What holds when OS processes are killed, paused and set against each other on one SQLite file.
+//!
+//! This binary is both sides: run by cargo it is the stage, which starts workers, decides when each of them
+//! dies, and judges; run by itself with [`wire::WORKER`] in the environment it is such a worker. An effect
+//! outside of the store is a write to a sink on the stage, which refuses who shows an older fence.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
+
+#[path = "kills/ending.rs"]
+mod ending;
+#[path = "kills/gate.rs"]
+mod gate;
+#[path = "kills/overlap.rs"]
+mod overlap;
+#[path = "kills/pausing.rs"]
+mod pausing;
+#[path = "kills/sharing.rs"]
+mod sharing;
+#[path = "kills/sink.rs"]
+mod sink;
+#[path = "kills/stage.rs"]
+mod stage;
+#[path = "kills/verdict.rs"]
+mod verdict;
+#[path = "kills/windows.rs"]
+mod windows;
+#[path = "kills/wire.rs"]
+mod wire;
+#[path = "kills/worker.rs"]
+mod worker;
+
+use std::pin::Pin;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// A test by its name.
+type Test = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
+
+/// Lists tests by the names of their functions.
+macro_rules! tests {
+    ($($module:ident: $($name:ident),+;)+) => {
+        &[$($((stringify!($name), || Box::pin($module::$name()))),+),+]
+    };
+}
+
+const TESTS: &[Test] = tests! {
+    windows: task_t45_a_kill_in_any_window_loses_nothing_and_completes_nothing_twice;
+    sharing:
+        field_k11_four_os_processes_start_a_thousand_runs_a_thousand_times,
+        field_s06_two_schedulers_fire_each_occurrence_once,
+        field_k09_a_hundred_requests_with_ten_keys_from_two_os_processes_make_ten_runs,
+        field_c02_a_cancel_crosses_os_processes_within_the_poll_bound,
+        field_c09_a_quick_restart_after_a_kill_keeps_to_the_limit_of_a_key;
+    overlap:
+        task_t20_of_simultaneous_triggers_one_runs_and_one_is_skipped,
+        task_t21_of_simultaneous_triggers_each_runs_after_the_other,
+        task_t21_of_simultaneous_occurrences_at_most_one_waits,
+        task_t22_of_simultaneous_triggers_the_last_one_runs_to_its_end,
+        task_t23_simultaneous_triggers_run_side_by_side;
+    pausing:
+        own_l09_a_worker_paused_past_its_lease_writes_nothing_when_it_wakes,
+        own_l10_a_worker_paused_while_nobody_looked_goes_on,
+        own_s2_3_a_result_of_a_lost_run_that_nobody_took_is_reinstated;
+    ending:
+        task_t44_a_drain_interrupts_and_queues_again_and_spends_no_retry;
+};
+
+fn main() -> ExitCode {
+    if let Some(setup) = std::env::var_os(wire::WORKER) {
+        return worker::main(&setup.to_string_lossy());
+    }
+    let arguments = Arguments::from_args();
+    libtest_mimic::run(&arguments, TESTS.iter().copied().map(trial).collect()).exit_code()
+}
+
+fn trial((name, test): Test) -> Trial {
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|error| Failed::from(error.to_string()))?.block_on(test());
+        Ok(())
+    })
+}

@@ -1,0 +1,417 @@
+//! The side that judges: it starts workers, hears what they do, holds them, pauses them and kills them.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tenure::clock::{Clock as _, SystemClock};
+use tenure::model::{Event, EventKind, InstanceId, Run, RunId, RunStatus, Subject, TaskSpec, Timestamp};
+use tenure::store::{Hint, PageRequest, RunFilter, SqliteOptions, SqliteStore, Store as _, Synchronous};
+use tenure::{Settings, Tenure};
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::{Instant, timeout_at};
+
+use crate::sink::{Had, Sink};
+use crate::wire::{At, Order, Setup, Told, WORKER, What, Window, line};
+
+/// What reaches the stage.
+#[derive(Debug, Clone)]
+pub(crate) enum Heard {
+    /// A worker told something.
+    Told(usize, Told),
+    /// A worker has ended.
+    Gone(usize),
+    /// An effect was tried.
+    Sink(Had),
+    /// Something changed in the file.
+    Changed,
+}
+
+/// What becomes of a worker that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    Go,
+    Hold,
+}
+
+/// Decides about who waits.
+type Policy = Box<dyn FnMut(usize, &At) -> Word>;
+
+/// A worker, killed when it is dropped.
+struct Worker {
+    child: Child,
+    orders: ChildStdin,
+    instance: Option<InstanceId>,
+}
+
+/// The stage of one test.
+pub(crate) struct Stage {
+    pub(crate) sink: Sink,
+    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) setup: Setup,
+    heard: mpsc::UnboundedReceiver<Heard>,
+    hear: mpsc::UnboundedSender<Heard>,
+    hints: broadcast::Receiver<Hint>,
+    workers: HashMap<usize, Worker>,
+    held: Vec<(usize, u64, At)>,
+    policy: Policy,
+    ends: Instant,
+    next: u64,
+    _folder: TempDir,
+}
+
+/// How long a test may take. Nothing in it waits for that.
+const LIMIT: Duration = Duration::from_secs(50);
+
+impl Stage {
+    /// An empty file, with these tasks.
+    pub(crate) async fn set(tasks: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("tenure.db");
+        let options = SqliteOptions {
+            synchronous: Synchronous::Normal,
+            poll: Duration::from_millis(20),
+            ..SqliteOptions::new(&file, Arc::new(SystemClock))
+        };
+        let store = Arc::new(SqliteStore::open(options).expect("a store"));
+        let tenure = Tenure::open(Arc::clone(&store) as _, Settings::default()).await.expect("a host");
+        for task in tasks {
+            tenure.put_task(TaskSpec::parse(task).expect("a task")).await.expect("a stored task");
+        }
+        tenure.shutdown().await.expect("a shutdown");
+        let (hear, heard) = mpsc::unbounded_channel();
+        let sink = Sink::open(hear.clone());
+        let setup = Setup {
+            file,
+            sink: sink.address,
+            agents: vec!["agent".to_owned()],
+            lease_ms: 600,
+            heartbeat_ms: 200,
+            grace_ms: 400,
+            poll_ms: 50,
+            drain_ms: 5_000,
+            concurrency: 8,
+            windows: Vec::new(),
+        };
+        let hints = store.watch();
+        Self {
+            sink,
+            store,
+            setup,
+            heard,
+            hear,
+            hints,
+            workers: HashMap::new(),
+            held: Vec::new(),
+            policy: Box::new(|_, _| Word::Go),
+            ends: Instant::now() + LIMIT,
+            next: 0,
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn now() -> Timestamp {
+        SystemClock.now()
+    }
+
+    /// What becomes from now on of workers that wait.
+    pub(crate) fn policy(&mut self, policy: impl FnMut(usize, &At) -> Word + 'static) {
+        self.policy = Box::new(policy);
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    // --- workers ----------------------------------------------------------------------------------------
+
+    /// Starts a worker, and goes on.
+    pub(crate) fn start(&mut self, setup: &Setup) -> usize {
+        let n = usize::try_from(self.number()).expect("a small number");
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .env(WORKER, serde_json::to_string(setup).expect("plain data"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a worker");
+        let (orders, told) =
+            (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
+        let hear = self.hear.clone();
+        std::thread::spawn(move || {
+            for text in BufReader::new(told).lines().map_while(Result::ok) {
+                // A line that a kill cut off was never said.
+                let Ok(told) = serde_json::from_str(&text) else { break };
+                let _ = hear.send(Heard::Told(n, told));
+            }
+            let _ = hear.send(Heard::Gone(n));
+        });
+        self.workers.insert(n, Worker { child, orders, instance: None });
+        n
+    }
+
+    /// Starts a worker, and waits until it is a host.
+    pub(crate) async fn worker(&mut self, setup: &Setup) -> usize {
+        let n = self.start(setup);
+        self.until("a worker is ready", |_, heard| {
+            matches!(heard, Heard::Told(m, Told::Ready { .. }) if *m == n).then_some(())
+        })
+        .await;
+        n
+    }
+
+    pub(crate) fn instance(&self, n: usize) -> Option<InstanceId> {
+        self.workers.get(&n).and_then(|worker| worker.instance)
+    }
+
+    /// Says something to a worker. One that is gone hears nothing.
+    pub(crate) fn say(&mut self, n: usize, order: &Order) {
+        if let Some(worker) = self.workers.get_mut(&n) {
+            let text = line(order);
+            let _ = worker.orders.write_all(text.as_bytes()).and_then(|()| worker.orders.flush());
+        }
+    }
+
+    /// Kills a worker with the signal that nobody can catch, and sees it dead.
+    pub(crate) fn kill(&mut self, n: usize) {
+        self.held.retain(|(worker, ..)| *worker != n);
+        drop(self.workers.remove(&n));
+    }
+
+    pub(crate) fn pause(&self, n: usize) {
+        self.signal(n, Signal::STOP);
+    }
+
+    pub(crate) fn wake(&self, n: usize) {
+        self.signal(n, Signal::CONT);
+    }
+
+    fn signal(&self, n: usize, signal: Signal) {
+        kill_process(Pid::from_child(&self.workers[&n].child), signal).expect("a signal");
+    }
+
+    /// Asks a worker to end itself in order; answers how many attempts it interrupted.
+    pub(crate) async fn shut_down(&mut self, n: usize) -> usize {
+        self.say(n, &Order::Shutdown);
+        let closed = self.until("a worker has shut down", |_, heard| match heard {
+            Heard::Told(m, Told::Closed { interrupted, unstored }) if *m == n => {
+                Some((*interrupted, *unstored))
+            }
+            _ => None,
+        });
+        let (interrupted, unstored) = closed.await;
+        assert_eq!(unstored, 0, "every outcome was stored");
+        let mut worker = self.workers.remove(&n).expect("a worker");
+        assert!(worker.child.wait().expect("its end").success(), "it ends without an error");
+        interrupted
+    }
+
+    // --- orders -----------------------------------------------------------------------------------------
+
+    /// Asks a worker for a run; answers under which number.
+    pub(crate) fn want(&mut self, n: usize, task: &str, query: Option<&str>, key: Option<&str>) -> u64 {
+        let id = self.number();
+        let (query, key) = (query.map(str::to_owned), key.map(str::to_owned));
+        self.say(n, &Order::Want { id, task: task.to_owned(), query, key });
+        id
+    }
+
+    /// Asks for a run, and waits for the answer.
+    pub(crate) async fn wanted(&mut self, n: usize, task: &str, query: Option<&str>) -> RunId {
+        let id = self.want(n, task, query, None);
+        self.answers(&[id]).await.remove(0).0
+    }
+
+    /// What was answered, in the order of the numbers.
+    pub(crate) async fn answers(&mut self, ids: &[u64]) -> Vec<(RunId, RunStatus)> {
+        let mut found: HashMap<u64, (RunId, RunStatus)> = HashMap::new();
+        self.until("what was asked is answered", |_, heard| {
+            if let Heard::Told(_, Told::Answered { id, answer }) = heard
+                && ids.contains(id)
+            {
+                found.insert(*id, answer.clone().expect("a good answer"));
+            }
+            (found.len() == ids.len()).then_some(())
+        })
+        .await;
+        ids.iter().map(|id| found[id].clone()).collect()
+    }
+
+    /// Lets those go on who are held and meet this.
+    pub(crate) fn release(&mut self, meets: impl Fn(usize, &At) -> bool) {
+        let (go, held) = std::mem::take(&mut self.held).into_iter().partition(|(n, _, at)| meets(*n, at));
+        self.held = held;
+        for (n, id, _) in go {
+            self.say(n, &Order::Go { id });
+        }
+    }
+
+    /// The workers that are held in this window.
+    pub(crate) fn held_in(&self, window: Window) -> Vec<usize> {
+        self.held.iter().filter(|(.., at)| at.window == window).map(|(n, ..)| *n).collect()
+    }
+
+    // --- hearing ----------------------------------------------------------------------------------------
+
+    /// The next thing that happens. Who waits is answered by the policy.
+    pub(crate) async fn next(&mut self, what: &str) -> Heard {
+        let next = async {
+            tokio::select! {
+                biased;
+                heard = self.heard.recv() => heard.expect("the stage hears itself"),
+                _ = self.hints.recv() => Heard::Changed,
+            }
+        };
+        let Ok(heard) = timeout_at(self.ends, next).await else {
+            panic!(
+                "waited in vain until {what}; held: {:?}; the last effects: {:?}",
+                self.held,
+                self.last_effects()
+            );
+        };
+        match &heard {
+            Heard::Told(n, Told::Ready { instance }) => {
+                if let Some(worker) = self.workers.get_mut(n) {
+                    worker.instance = Some(*instance);
+                }
+            }
+            Heard::Told(n, Told::At { id, at }) => match (self.policy)(*n, at) {
+                Word::Go => self.say(*n, &Order::Go { id: *id }),
+                Word::Hold if self.workers.contains_key(n) => self.held.push((*n, *id, at.clone())),
+                Word::Hold => {}
+            },
+            // Who was killed or has shut down is not among them any more.
+            Heard::Gone(n) => assert!(!self.workers.contains_key(n), "worker {n} has died of itself"),
+            _ => {}
+        }
+        heard
+    }
+
+    fn last_effects(&self) -> Vec<Had> {
+        let log = self.sink.log();
+        log[log.len().saturating_sub(5)..].to_vec()
+    }
+
+    /// Goes on until something happens.
+    pub(crate) async fn until<T>(
+        &mut self,
+        what: &str,
+        mut happens: impl FnMut(&mut Self, &Heard) -> Option<T>,
+    ) -> T {
+        loop {
+            let heard = self.next(what).await;
+            if let Some(answer) = happens(self, &heard) {
+                return answer;
+            }
+        }
+    }
+
+    /// Goes on until the run does this to the world; answers under which fence.
+    pub(crate) async fn effect(&mut self, run_id: &RunId, what: What) -> Had {
+        self.effect_after(run_id, what, 0).await
+    }
+
+    /// The same under a higher fence than this.
+    pub(crate) async fn effect_after(&mut self, run_id: &RunId, what: What, fence: u64) -> Had {
+        let meets =
+            |had: &Had| had.effect.run_id == *run_id && had.effect.what == what && had.effect.fence > fence;
+        if let Some(had) = self.sink.log().into_iter().find(|had| meets(had)) {
+            return had;
+        }
+        let what = format!("run {run_id} does {what:?} above fence {fence}");
+        self.until(&what, |_, heard| match heard {
+            Heard::Sink(had) if meets(had) => Some(had.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Goes on until the run stands like this.
+    pub(crate) async fn run_until(
+        &mut self,
+        run_id: &RunId,
+        what: &str,
+        stands: impl Fn(&Run) -> bool,
+    ) -> Run {
+        loop {
+            let run = self.run(run_id).await;
+            if stands(&run) {
+                return run;
+            }
+            assert!(!run.status.is_terminal(), "waited until {what}, but run {run_id} is {}", run.status);
+            self.next(what).await;
+        }
+    }
+
+    /// Goes on until every run has ended.
+    pub(crate) async fn until_all_ended(&mut self) {
+        loop {
+            let counts = self.store.counts(None).await.expect("counts");
+            if counts.iter().all(|(status, count)| status.is_terminal() || *count == 0) {
+                return;
+            }
+            self.next(&format!("every run has ended: {counts:?}")).await;
+        }
+    }
+
+    /// Goes on until the store's clock has passed this. Who waits is answered; nothing else is heard meanwhile.
+    pub(crate) async fn until_past(&mut self, instant: Timestamp) {
+        while Self::now() <= instant {
+            let then = Instant::now() + instant.since(Self::now()) + Duration::from_millis(1);
+            drop(timeout_at(then, self.next("the clock has passed an instant")).await);
+        }
+    }
+
+    // --- reading ----------------------------------------------------------------------------------------
+
+    pub(crate) async fn run(&self, run_id: &RunId) -> Run {
+        self.store.run(run_id).await.expect("an answer").expect("a run")
+    }
+
+    pub(crate) async fn runs(&self, filter: RunFilter) -> Vec<Run> {
+        let mut page = PageRequest { limit: 1000, cursor: None };
+        let mut runs = Vec::new();
+        loop {
+            let found = self.store.runs(filter.clone(), page.clone()).await.expect("a page");
+            runs.extend(found.items);
+            match found.next {
+                Some(cursor) => page.cursor = Some(cursor),
+                None => return runs,
+            }
+        }
+    }
+
+    pub(crate) async fn events(&self, run_id: &RunId) -> Vec<Event> {
+        self.store.events(Subject::Run(run_id.clone()), 0, 100_000).await.expect("events")
+    }
+
+    /// What happened to the run, in order.
+    pub(crate) async fn story(&self, run_id: &RunId) -> Vec<EventKind> {
+        self.events(run_id).await.into_iter().map(|event| event.event).collect()
+    }
+
+    /// Every event of the file, in order.
+    pub(crate) async fn all_events(&self) -> Vec<Event> {
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.cursor);
+            let page = self.store.events(Subject::All, after, 5_000).await.expect("events");
+            if page.is_empty() {
+                return events;
+            }
+            events.extend(page);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,276 @@
+//! Kills in every window of a run's life (T45).
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::Write as _;
+use std::time::Duration;
+
+use tenure::model::{EventKind, InstanceId, RunId, Timestamp};
+
+use crate::stage::{Heard, Stage, Word};
+use crate::wire::{At, Point, Setup, Told, Window};
+
+/// Every place at which a worker dies.
+const PLACES: &[(Window, &[Point])] = {
+    use Point::{After, Before, BeforeAttempt, BeforeEvent};
+    &[
+        (Window::Enqueue, &[Before, BeforeEvent, After]),
+        (Window::Claim, &[Before, BeforeEvent, After]),
+        (Window::Start, &[Before, BeforeAttempt, BeforeEvent, After]),
+        (Window::Progress, &[Before, BeforeEvent, After]),
+        (Window::Renew, &[Before, BeforeEvent, After]),
+        (Window::Outcome, &[Before, BeforeAttempt, BeforeEvent, After]),
+        (Window::Recover, &[Before, BeforeAttempt, BeforeEvent, After]),
+    ]
+};
+
+const TASKS: &[&str] = &[
+    r#"{"task_id":"many","agent_id":"agent","query":"plain","overlap_policy":"allow_parallel",
+        "retry_policy":{"max_retries":2,"initial_delay_seconds":0.05,"max_interruptions":100}}"#,
+    r#"{"task_id":"next","agent_id":"other","query":"fail once","overlap_policy":"queue_next",
+        "retry_policy":{"max_retries":2,"initial_delay_seconds":0.05,"max_interruptions":100}}"#,
+    r#"{"task_id":"skip","agent_id":"agent","query":"plain","overlap_policy":"skip_if_running",
+        "retry_policy":{"max_retries":1,"initial_delay_seconds":0.05,"max_interruptions":100}}"#,
+    r#"{"task_id":"fail","agent_id":"other","query":"fail","overlap_policy":"allow_parallel",
+        "retry_policy":{"max_retries":2,"initial_delay_seconds":0.02,"max_interruptions":100}}"#,
+];
+
+/// How many requests wait for an answer of a worker at once, and how many runs wait to begin.
+const ASKED: usize = 3;
+const WAITING: usize = 10;
+/// Where a worker leaves an attempt in progress to the others.
+const VICTIM: (Window, Point) = (Window::Outcome, Point::BeforeAttempt);
+/// How much longer than they have to wait others may take over, on a busy machine.
+const SLACK: Duration = Duration::from_secs(5);
+
+pub(crate) async fn task_t45_a_kill_in_any_window_loses_nothing_and_completes_nothing_twice() {
+    let seed = seed();
+    // Not through the harness, which shows nothing of tests that pass.
+    let _ = std::io::stderr().write_all(format!("kills: TENURE_KILLS_SEED={seed}\n").as_bytes());
+    let mut storm = Storm::begin(Dice(seed)).await;
+    storm.rage().await;
+    let Storm { mut stage, accepted, hits, deaths, .. } = storm;
+    stage.policy(|_, _| Word::Go);
+    let last = stage.setup.clone();
+    let last = stage.worker(&Setup { windows: Vec::new(), ..last }).await;
+    stage.until_all_ended().await;
+    stage.shut_down(last).await;
+    for (window, points) in PLACES {
+        for point in *points {
+            assert!(hits.contains(&(*window, *point)), "seed {seed}: no kill has hit {window:?}, {point:?}");
+        }
+    }
+    let accepted: Vec<RunId> = accepted.into_values().collect();
+    stage.judge(&accepted).await;
+    in_time(&stage, &deaths, seed).await;
+}
+
+fn seed() -> u64 {
+    match std::env::var("TENURE_KILLS_SEED") {
+        Ok(seed) => seed.parse().expect("a number in TENURE_KILLS_SEED"),
+        Err(_) => InstanceId::generate().bits() as u64,
+    }
+}
+
+/// Draws numbers (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        usize::try_from((z ^ (z >> 31)) % bound as u64).expect("below the bound")
+    }
+}
+
+/// Two workers at a time, each of which dies at a place of its own.
+struct Storm {
+    stage: Stage,
+    dice: Dice,
+    /// Where workers are still to die.
+    places: VecDeque<(Window, Point)>,
+    /// Where each worker dies, and how often it passes there before that.
+    fates: HashMap<usize, ((Window, Point), usize)>,
+    hits: HashSet<(Window, Point)>,
+    /// When each instance died.
+    deaths: HashMap<InstanceId, Timestamp>,
+    /// The run of each key whose request was answered.
+    accepted: HashMap<String, RunId>,
+    /// Runs that have begun, or were never to.
+    begun: HashSet<RunId>,
+    /// The keys and tasks that were asked for and not answered, by worker and number.
+    asked: HashMap<(usize, u64), (String, &'static str)>,
+    /// Those whose worker died before it answered: asked again.
+    unanswered: Vec<(String, &'static str)>,
+    keys: usize,
+}
+
+impl Storm {
+    async fn begin(mut dice: Dice) -> Self {
+        let mut stage = Stage::set(TASKS).await;
+        stage.setup.agents = vec!["agent".to_owned(), "other".to_owned()];
+        stage.setup.windows = PLACES.iter().map(|(window, _)| *window).collect();
+        stage.policy(|_, _| Word::Hold);
+        let mut places: Vec<_> =
+            PLACES.iter().flat_map(|(window, points)| points.iter().map(|point| (*window, *point))).collect();
+        for n in (1..places.len()).rev() {
+            places.swap(n, dice.below(n + 1));
+        }
+        Self {
+            stage,
+            dice,
+            places: places.into(),
+            fates: HashMap::new(),
+            hits: HashSet::new(),
+            deaths: HashMap::new(),
+            accepted: HashMap::new(),
+            begun: HashSet::new(),
+            asked: HashMap::new(),
+            unanswered: Vec::new(),
+            keys: 0,
+        }
+    }
+
+    async fn rage(&mut self) {
+        self.begin_some();
+        while !self.fates.is_empty() {
+            match self.stage.next("every worker has died").await {
+                Heard::Told(n, Told::At { at, .. }) => self.at(n, &at),
+                Heard::Told(n, Told::Answered { id, answer }) => self.answered(n, id, answer),
+                Heard::Sink(had) => drop(self.begun.insert(had.effect.run_id)),
+                _ => {}
+            }
+            self.ask();
+        }
+    }
+
+    /// Keeps two workers alive while there are places left to die at.
+    fn begin_some(&mut self) {
+        while self.fates.len() < 2 {
+            let recovers = self.recovers();
+            let next = self.places.iter().position(|(window, _)| !recovers || *window != Window::Recover);
+            let Some(place) = next.and_then(|next| self.places.remove(next)) else { return };
+            if place.0 == Window::Recover {
+                // There has to be something to recover.
+                self.begin_one(VICTIM, 0);
+                self.begin_one(place, 0);
+            } else {
+                let passes = self.dice.below(3);
+                self.begin_one(place, passes);
+            }
+        }
+    }
+
+    fn begin_one(&mut self, place: (Window, Point), passes: usize) {
+        let setup = self.stage.setup.clone();
+        let n = self.stage.start(&setup);
+        self.fates.insert(n, (place, passes));
+    }
+
+    /// Whether somebody is to die while it recovers what others left.
+    fn recovers(&self) -> bool {
+        self.fates.values().any(|((window, _), _)| *window == Window::Recover)
+    }
+
+    fn at(&mut self, n: usize, at: &At) {
+        let Some((place, passes)) = self.fates.get_mut(&n) else { return };
+        // A claim that was granted nothing leaves nothing to be lost.
+        let counts = at.many > 0 || at.point == Point::Before;
+        let place = *place;
+        if place == (at.window, at.point) && counts {
+            if *passes == 0 {
+                return self.die(n);
+            }
+            *passes -= 1;
+        }
+        // Who is to die while it recovers is let first. Whoever is in a transaction goes on: nobody else writes.
+        let recovers = (at.window, at.point) == (Window::Recover, Point::Before);
+        let waits = recovers && place.0 != Window::Recover && self.recovers();
+        if !waits {
+            self.stage
+                .release(|worker, held| worker == n && (held.window, held.point) == (at.window, at.point));
+        }
+    }
+
+    fn die(&mut self, n: usize) {
+        let Some((place, _)) = self.fates.remove(&n) else { return };
+        let instance = self.stage.instance(n);
+        self.stage.kill(n);
+        self.hits.insert(place);
+        self.deaths.extend(instance.map(|instance| (instance, Stage::now())));
+        let lost: Vec<_> = self.asked.keys().filter(|(worker, _)| *worker == n).copied().collect();
+        self.unanswered.extend(lost.iter().filter_map(|key| self.asked.remove(key)));
+        if !self.recovers() {
+            self.stage.release(|_, at| at.window == Window::Recover);
+        }
+        self.begin_some();
+    }
+
+    /// Keeps the workers busy: as much is asked for as begins.
+    fn ask(&mut self) {
+        let waiting = self.accepted.values().filter(|run_id| !self.begun.contains(*run_id)).count();
+        if waiting >= WAITING {
+            return;
+        }
+        let live: Vec<usize> =
+            self.fates.keys().filter(|n| self.stage.instance(**n).is_some()).copied().collect();
+        for n in live {
+            if self.asked.keys().filter(|(worker, _)| *worker == n).count() < ASKED {
+                let (key, task) = self.unanswered.pop().unwrap_or_else(|| {
+                    self.keys += 1;
+                    (
+                        format!("key-{}", self.keys),
+                        ["many", "many", "next", "skip", "fail"][self.dice.below(5)],
+                    )
+                });
+                let id = self.stage.want(n, task, None, Some(&key));
+                self.asked.insert((n, id), (key, task));
+            }
+        }
+    }
+
+    fn answered(&mut self, n: usize, id: u64, answer: Result<(RunId, tenure::model::RunStatus), String>) {
+        let Some((key, task)) = self.asked.remove(&(n, id)) else { return };
+        match answer {
+            Ok((run_id, status)) => {
+                if status.is_terminal() {
+                    self.begun.insert(run_id.clone());
+                }
+                let before = self.accepted.insert(key, run_id.clone());
+                assert!(before.is_none_or(|before| before == run_id), "a key has two runs");
+            }
+            // Others were first too often: asked again.
+            Err(_) => self.unanswered.push((key, task)),
+        }
+    }
+}
+
+/// Who died was taken over from after the lease and its grace, within a sweep.
+async fn in_time(stage: &Stage, deaths: &HashMap<InstanceId, Timestamp>, seed: u64) {
+    let Setup { lease_ms, grace_ms, heartbeat_ms, .. } = stage.setup;
+    let (soonest, bound) = (
+        Duration::from_millis(lease_ms + grace_ms),
+        Duration::from_millis(lease_ms + grace_ms + heartbeat_ms),
+    );
+    let mut taken_over = 0;
+    let mut claimed: HashMap<RunId, Timestamp> = HashMap::new();
+    for event in stage.all_events().await {
+        let Some(run_id) = event.run_id else { continue };
+        match event.event {
+            EventKind::Claimed => drop(claimed.insert(run_id, event.timestamp)),
+            EventKind::Recovered => {
+                let since = event.timestamp.since(claimed[&run_id]);
+                assert!(
+                    since >= soonest,
+                    "seed {seed}: run {run_id} was taken over {since:?} after it was claimed"
+                );
+                let Some(died) = event.instance.and_then(|instance| deaths.get(&instance)) else { continue };
+                let after = event.timestamp.since(*died);
+                assert!(after <= bound + SLACK, "seed {seed}: run {run_id} was taken over after {after:?}");
+                taken_over += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(taken_over > 0, "seed {seed}: nobody was taken over from");
+}

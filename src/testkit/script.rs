@@ -293,7 +293,7 @@ impl Agent for OnHost {
             query: context.query().to_owned(),
             attempt: context.attempt(),
             fence: context.fence().fence,
-            at: context.started_at().unwrap_or_default(),
+            at: context.attempt_started_at().unwrap_or_default(),
             approval: context.approval().cloned(),
         });
         let step = inner.script.step(context.attempt());

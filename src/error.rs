@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tenure_actors::{CloseError, OpenError, ReplaceError};
 
-use crate::model::{Invalid, RunId, RunStatus, TaskId};
+use crate::model::{InstanceId, Invalid, RunId, RunStatus, TaskId};
 use crate::store::StoreError;
+use crate::workspace::WorkspaceError;
 
 /// Why a call did not do what was asked. Nothing is half done.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -64,9 +65,17 @@ pub enum Error {
     /// The store did not do it, or may have: see [`StoreError`]. Try again.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The files of the run are where it was executed. Ask that instance.
+    #[error("the files of run \"{run_id}\" are not here but at instance \"{instance}\"; ask that one")]
+    Elsewhere {
+        /// The run.
+        run_id: RunId,
+        /// The instance that executed its latest attempt.
+        instance: InstanceId,
+    },
     /// The workspace could not be used.
     #[error("workspace: {0}")]
-    Workspace(Arc<str>),
+    Workspace(Arc<WorkspaceError>),
     /// The supervision tree could not be opened, replaced or closed.
     #[error("{0}")]
     Supervision(Arc<str>),
@@ -79,6 +88,18 @@ impl Error {
 
     pub(crate) fn no_run(run_id: &RunId) -> Self {
         Self::NotFound { kind: "run", id: run_id.to_string() }
+    }
+}
+
+impl From<WorkspaceError> for Error {
+    fn from(error: WorkspaceError) -> Self {
+        match error {
+            WorkspaceError::NotFound { path } => Self::NotFound { kind: "file", id: path },
+            WorkspaceError::Path { .. } | WorkspaceError::Outside { .. } | WorkspaceError::Unfit { .. } => {
+                Self::Invalid(Invalid::one("path", error.to_string()))
+            }
+            error => Self::Workspace(Arc::new(error)),
+        }
     }
 }
 

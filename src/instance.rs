@@ -2,11 +2,14 @@
 //! application, so that what an attempt came to is stored though its generation was replaced.
 
 mod attempt;
+mod changes;
 mod claimer;
 mod context;
+mod files;
 mod heartbeat;
 mod housekeeper;
 mod live;
+mod mirror;
 mod outbox;
 mod pause;
 mod plan;
@@ -35,6 +38,7 @@ use crate::store::{Store, StoreError};
 pub use context::{AuthorityError, RunContext};
 pub use vitals::{Health, StoreHealth};
 
+pub(crate) use files::Files;
 pub(crate) use plan::Fate;
 
 use live::LiveRuns;
@@ -51,6 +55,8 @@ pub(crate) struct Instance {
     pub(crate) outbox: Outbox,
     pub(crate) waiters: Waiters,
     pub(crate) vitals: Vitals,
+    /// Where it keeps the files of runs, if it does.
+    pub(crate) files: Option<Files>,
     agents: RwLock<Agents>,
     /// Notified when an agent was registered.
     new_agent: Notify,
@@ -68,7 +74,7 @@ struct Agents {
 }
 
 impl Instance {
-    pub(crate) fn new(store: Arc<dyn Store>, settings: Settings) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, settings: Settings, files: Option<Files>) -> Self {
         let draws = Draws::new(settings.seed);
         let delays = Draws::new(settings.seed.map(|seed| !seed));
         Self {
@@ -79,6 +85,7 @@ impl Instance {
             outbox: Outbox::default(),
             waiters: Waiters::default(),
             vitals: Vitals::default(),
+            files,
             agents: RwLock::default(),
             new_agent: Notify::new(),
             draining: watch::Sender::new(false),
@@ -91,8 +98,12 @@ impl Instance {
     /// come first, those that bring new ones last (rulings, Supervision).
     pub(crate) fn generation(self: &Arc<Self>) -> GenerationSpec {
         let flush = Patience::Time(ms(self.settings.drain));
-        GenerationSpec::default()
-            .service(self.service("recorder", recorder::serve).patience(flush))
+        let mut spec = GenerationSpec::default();
+        if self.files.is_some() {
+            // Before the recorder, so that it ends after it and mirrors what is stored last.
+            spec = spec.service(self.service("mirror", mirror::serve).patience(flush));
+        }
+        spec.service(self.service("recorder", recorder::serve).patience(flush))
             .service(self.service("heartbeat", heartbeat::serve))
             .service(self.service("housekeeper", housekeeper::serve))
             .service(self.service("scheduler", scheduler::serve))

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::workspace::WorkspaceSettings;
+
 /// The settings of a host.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -40,12 +42,32 @@ pub struct Settings {
     /// How often finished runs are pruned. Default 1 minute.
     pub prune_every: Duration,
     /// Where runs keep their files. Without it they have none.
-    pub workspace: Option<PathBuf>,
+    pub workspace: Option<WorkspaceFolder>,
+    /// Whether every instance keeps the files of runs in this same folder. Default no: the folder is this
+    /// machine's, and the files of what ran elsewhere are there.
+    pub workspace_shared: bool,
     /// Whether leases are renewed on a thread of their own, so that agents that block the runtime keep them.
     /// Default true; on a paused clock it must be false.
     pub heartbeat_thread: bool,
     /// Seeds what is drawn: delays and stamps. Default: drawn.
     pub seed: Option<u64>,
+}
+
+/// Where runs keep their files, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspaceFolder {
+    /// The folder; made if it is not there.
+    pub root: PathBuf,
+    /// How they are kept.
+    pub settings: WorkspaceSettings,
+}
+
+impl WorkspaceFolder {
+    /// This folder, with the usual limits.
+    #[must_use]
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), settings: WorkspaceSettings::default() }
+    }
 }
 
 impl Default for Settings {
@@ -68,6 +90,7 @@ impl Default for Settings {
             retain_runs: 100_000,
             prune_every: Duration::from_secs(60),
             workspace: None,
+            workspace_shared: false,
             heartbeat_thread: true,
             seed: None,
         }

@@ -410,10 +410,12 @@ pub struct PruneRequest {
 }
 
 /// What was removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pruned {
     /// Finished runs.
     pub runs: u64,
+    /// The folders of those runs below the workspace root, for who removes their files.
+    pub workspaces: Vec<Arc<str>>,
     /// Occurrences.
     pub occurrences: u64,
     /// Whether there is more to remove.

@@ -2,6 +2,7 @@
 
 mod cancels;
 mod events;
+mod files;
 mod runs;
 mod tasks;
 
@@ -13,7 +14,7 @@ use tenure_actors::{Application, ApplicationSpec, CloseReport, Tree};
 
 use crate::agent::Agent;
 use crate::error::Error;
-use crate::instance::{Health, Instance};
+use crate::instance::{Files, Health, Instance};
 use crate::model::{AgentId, InstanceId, RunStatus};
 use crate::rules::Moment;
 use crate::settings::Settings;
@@ -87,9 +88,11 @@ impl Tenure {
     /// Opens a host on a store: its scheduler, claimer, heartbeat and housekeeper begin at once.
     ///
     /// # Errors
-    /// [`Error::Supervision`] when the supervision tree does not come up.
+    /// [`Error::Workspace`] when the folder for the files of runs cannot be used; [`Error::Supervision`] when the
+    /// supervision tree does not come up.
     pub async fn open(store: Arc<dyn Store>, settings: Settings) -> Result<Self, Error> {
-        let instance = Arc::new(Instance::new(store, settings));
+        let files = Files::open(&settings).await?;
+        let instance = Arc::new(Instance::new(store, settings, files));
         let spec = ApplicationSpec::from(instance.generation());
         let application = Application::open(spec).await?;
         Ok(Self { instance, application })
@@ -196,6 +199,7 @@ impl Tenure {
         // The recorder flushed before it was stopped; what it could not store is given one more chance.
         let last = Duration::min(instance.settings.drain, instance.settings.lease);
         let _flushed = tokio::time::timeout(last, instance.flush()).await;
+        let _mirrored = tokio::time::timeout(last, instance.mirror_rest()).await;
         Ok(Shutdown { report, interrupted, unstored: instance.outbox.len() })
     }
 

@@ -7,11 +7,13 @@
 
 mod attempt;
 mod event;
+mod files;
 mod run;
 mod task;
 
 pub use attempt::AttemptView;
 pub use event::EventView;
+pub use files::FilesView;
 pub use run::{ErrorView, RunView};
 pub use task::TaskView;
 

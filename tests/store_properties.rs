@@ -10,8 +10,8 @@ use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use tenure::clock::ManualClock;
 use tenure::model::{InstanceId, Timestamp};
-use tenure::store::MemoryStore;
 use tenure::store::conformance::Fixture;
+use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Synchronous};
 
 #[path = "store_properties/command.rs"]
 mod command;
@@ -42,11 +42,24 @@ macro_rules! stores {
 // One line for each store, and a function that makes an empty one.
 stores! {
     memory,
+    sqlite,
 }
 
 fn memory() -> Fixture {
     let clock = Arc::new(ManualClock::at(Timestamp::from_ms(1_769_850_000_123)));
     Fixture { store: Arc::new(MemoryStore::new(Arc::clone(&clock) as _)), clock, reopen: None, keep: None }
+}
+
+fn sqlite() -> Fixture {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_ms(1_769_850_000_123)));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let options = SqliteOptions {
+        // The disk is not what is tested.
+        synchronous: Synchronous::Normal,
+        ..SqliteOptions::new(folder.path().join("tenure.db"), Arc::clone(&clock) as _)
+    };
+    let store = Arc::new(SqliteStore::open(options).expect("a store"));
+    Fixture { store, clock, reopen: None, keep: Some(Arc::new(folder)) }
 }
 
 const SEQUENCES: u32 = 64;

@@ -10,7 +10,8 @@ use tenure_actors::rules::Patience;
 use tenure_actors::{OperationLease, ProcessContext, ProcessResult, ProcessSpec};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::context::RunContext;
+use super::context::{Held, RunContext};
+use super::files::by_reference;
 use super::live::{LiveRun, StopCause};
 use super::outbox::What;
 use super::{Instance, ms};
@@ -74,8 +75,12 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if self.stage != Stage::HandedOn {
-            let cut_off = judge(self.live.cause().or(Some(StopCause::Interrupted)), None);
-            let outcome = self.instance.settle_result(cut_off);
+            let cause = self.live.cause().unwrap_or(StopCause::Interrupted);
+            let outcome = match judge(Some(cause), None) {
+                Judged::Known(outcome) => outcome,
+                // Nothing was answered: there is nothing to keep.
+                Judged::Answered(_) | Judged::Cancelled(_) => Outcome::Cancelled(None),
+            };
             self.hand_on(outcome);
         }
     }
@@ -83,7 +88,8 @@ impl Drop for Job {
 
 async fn execute(mut job: Job, context: ProcessContext) -> ProcessResult {
     let ended = run(&job, &context).await;
-    let outcome = job.instance.settle_result(judge(job.live.cause(), ended));
+    let held = Held { live: Arc::clone(&job.live), process: context.clone() };
+    let outcome = job.instance.settle_result(held, judge(job.live.cause(), ended)).await;
     // The first gate: a generation that was closed changes nothing any more, not even by its successes.
     if context.commit(|| job.hand_on(outcome)).is_err() {
         job.hand_on(interrupted());
@@ -101,7 +107,8 @@ async fn run(job: &Job, context: &ProcessContext) -> Ended {
         return None;
     };
     let limits = Limits::of(live, instance);
-    let given = RunContext::new(Arc::clone(instance), Arc::clone(live), context.clone(), limits.earliest());
+    let held = Held { live: Arc::clone(live), process: context.clone() };
+    let given = RunContext::new(Arc::clone(instance), held, limits.earliest());
     let future = AssertUnwindSafe(async move { agent.run(given).await }).catch_unwind();
     tokio::select! {
         biased;
@@ -240,29 +247,32 @@ fn first_line(panic: &(dyn Any + Send)) -> String {
 
 impl Instance {
     /// Finds a place for the result: with the run, or, past the limit, in its workspace.
-    fn settle_result(&self, judged: Judged) -> Outcome {
+    async fn settle_result(&self, held: Held, judged: Judged) -> Outcome {
         match judged {
             Judged::Known(outcome) => outcome,
             Judged::Answered(Answer::AwaitingApproval { question, data }) => {
                 Outcome::AwaitingApproval { question, data }
             }
-            Judged::Answered(Answer::Done(payload)) => match self.keep(payload) {
+            Judged::Answered(Answer::Done(payload)) => match self.keep(held, payload).await {
                 Ok(result) => Outcome::Completed(result),
                 Err(error) => Outcome::Failed(error),
             },
-            Judged::Cancelled(partial) => {
-                Outcome::Cancelled(partial.and_then(|partial| self.keep(partial).ok()))
-            }
+            Judged::Cancelled(None) => Outcome::Cancelled(None),
+            Judged::Cancelled(Some(partial)) => Outcome::Cancelled(self.keep(held, partial).await.ok()),
         }
     }
 
-    fn keep(&self, payload: Payload) -> Result<RunResult, RunError> {
+    async fn keep(&self, held: Held, payload: Payload) -> Result<RunResult, RunError> {
         let (size, limit) = (payload.bytes.len(), self.settings.result_limit);
         if size > limit {
             return Err(RunError::new(
                 "result_too_large",
                 format!("the result has {size} bytes, expected at most {limit}; write it to the workspace"),
             ));
+        }
+        let written = self.write_output(held, &payload).await;
+        if written && size > self.settings.result_inline {
+            return Ok(by_reference(&payload));
         }
         Ok(RunResult::Inline(payload))
     }

@@ -176,7 +176,7 @@ impl Claimer {
         let writes = self.writes(granted, moment);
         let commit = || {
             let decisions = writes.iter().cloned().map(Decision::from).collect();
-            self.instance.vitals.watch(self.instance.store.commit(decisions))
+            self.instance.commit(decisions)
         };
         let answers = self.until(deadline, commit).await?;
         let stored = writes.iter().zip(answers);

@@ -11,6 +11,7 @@ use super::Instance;
 use super::live::LiveRun;
 use crate::model::{Approval, ApprovalAnswer, Progress, Run, RunId, RunSpec, Timestamp, Token};
 use crate::store::{RenewRequest, Renewal, StoreError};
+use crate::workspace::{Authority, AuthorityLost, GuardedWorkspace};
 
 /// One attempt, as its agent sees it. A cheap clone; it may outlive the attempt, and then every commit is
 /// refused.
@@ -21,10 +22,40 @@ pub struct RunContext {
 
 struct Inner {
     instance: Arc<Instance>,
-    live: Arc<LiveRun>,
-    process: ProcessContext,
+    held: Held,
     run: Run,
     deadline: Option<Instant>,
+}
+
+/// A run as an attempt holds it: what lets effects pass while the lease may be relied on and the process's gate
+/// is open.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) live: Arc<LiveRun>,
+    pub(super) process: ProcessContext,
+}
+
+impl Held {
+    fn commit_now<R>(&self, effect: impl FnOnce() -> R) -> Result<R, AuthorityError> {
+        if self.live.fenced.is_cancelled() {
+            return Err(self.fenced());
+        }
+        if !self.live.is_relied_on() {
+            return Err(AuthorityError::Suspended { run_id: self.live.run_id.clone() });
+        }
+        Ok(self.process.commit(effect)?)
+    }
+
+    fn fenced(&self) -> AuthorityError {
+        AuthorityError::Fenced { run_id: self.live.run_id.clone(), fence: self.live.token.fence }
+    }
+}
+
+/// What an attempt writes into its workspace is an effect like any other.
+impl Authority for Held {
+    fn commit(&self, effect: &mut dyn FnMut()) -> Result<(), AuthorityLost> {
+        self.commit_now(effect).map_err(AuthorityLost::new)
+    }
 }
 
 /// Why an effect was not had.
@@ -56,14 +87,9 @@ pub enum AuthorityError {
 }
 
 impl RunContext {
-    pub(super) fn new(
-        instance: Arc<Instance>,
-        live: Arc<LiveRun>,
-        process: ProcessContext,
-        deadline: Option<Instant>,
-    ) -> Self {
-        let run = live.run();
-        Self { inner: Arc::new(Inner { instance, live, process, run, deadline }) }
+    pub(super) fn new(instance: Arc<Instance>, held: Held, deadline: Option<Instant>) -> Self {
+        let run = held.live.run();
+        Self { inner: Arc::new(Inner { instance, held, run, deadline }) }
     }
 
     // --- what is to be done -----------------------------------------------------------------------------
@@ -102,7 +128,7 @@ impl RunContext {
     /// what comes from an earlier holder.
     #[must_use]
     pub fn fence(&self) -> Token {
-        self.inner.live.token
+        self.inner.held.live.token
     }
 
     /// When the attempt was begun, by the store's clock.
@@ -129,20 +155,20 @@ impl RunContext {
     ///
     /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn cancelled(&self) {
-        self.inner.live.stop.cancelled().await;
+        self.inner.held.live.stop.cancelled().await;
     }
 
     /// Whether the attempt is to stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.inner.live.stop.is_cancelled()
+        self.inner.held.live.stop.is_cancelled()
     }
 
     /// A token that is cancelled when the attempt is to stop, for code that takes one. Cancelling it stops
     /// nothing but what listens to it.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
-        self.inner.live.stop.child_token()
+        self.inner.held.live.stop.child_token()
     }
 
     // --- effects ----------------------------------------------------------------------------------------
@@ -159,7 +185,7 @@ impl RunContext {
     /// Cancel safety: when the future is dropped the effect was had or not.
     pub async fn commit<R>(&self, effect: impl FnOnce() -> R) -> Result<R, AuthorityError> {
         self.confirm().await?;
-        Ok(self.inner.process.commit(effect)?)
+        Ok(self.inner.held.process.commit(effect)?)
     }
 
     /// [`RunContext::commit`] without asking the store: on the word of the last heartbeat, while the lease may
@@ -168,18 +194,11 @@ impl RunContext {
     /// # Errors
     /// [`AuthorityError`]: `effect` was not called.
     pub fn commit_now<R>(&self, effect: impl FnOnce() -> R) -> Result<R, AuthorityError> {
-        let live = &self.inner.live;
-        if live.fenced.is_cancelled() {
-            return Err(self.fenced());
-        }
-        if !live.is_relied_on() {
-            return Err(AuthorityError::Suspended { run_id: live.run_id.clone() });
-        }
-        Ok(self.inner.process.commit(effect)?)
+        self.inner.held.commit_now(effect)
     }
 
     async fn confirm(&self) -> Result<(), AuthorityError> {
-        let (instance, live) = (&self.inner.instance, &self.inner.live);
+        let (instance, live) = (&self.inner.instance, &self.inner.held.live);
         let request = RenewRequest {
             instance: instance.id,
             leases: vec![(live.run_id.clone(), live.token)],
@@ -194,14 +213,25 @@ impl RunContext {
             }
             _ => {
                 live.fence();
-                Err(self.fenced())
+                Err(self.inner.held.fenced())
             }
         }
     }
 
-    fn fenced(&self) -> AuthorityError {
-        let live = &self.inner.live;
-        AuthorityError::Fenced { run_id: live.run_id.clone(), fence: live.token.fence }
+    /// The files of the run, if this host keeps any. Every write passes what [`RunContext::commit_now`] passes.
+    ///
+    /// The first call makes the folder; like every call of the workspace it blocks for as long as the disk does.
+    /// None also when the folder cannot be made, which is logged, or the attempt is no longer the run's.
+    #[must_use]
+    pub fn workspace(&self) -> Option<GuardedWorkspace> {
+        let files = self.inner.instance.files.as_ref()?;
+        match self.inner.held.workspace(&files.root) {
+            Ok(workspace) => Some(workspace),
+            Err(error) => {
+                tracing::warn!(run = %self.run_id(), %error, "an attempt has no workspace");
+                None
+            }
+        }
     }
 
     // --- telling ----------------------------------------------------------------------------------------
@@ -211,15 +241,15 @@ impl RunContext {
     pub fn progress(&self, percent: impl Into<Option<u8>>, message: impl Into<Arc<str>>) {
         let percent = percent.into().map(|percent| percent.min(100));
         let message = message.into();
-        self.inner.process.progress(percent, Arc::clone(&message));
+        self.inner.held.process.progress(percent, Arc::clone(&message));
         // The instant is set when it is stored, by the store's clock.
-        self.inner.live.tell(Progress { percent, message, at: Timestamp::default() });
+        self.inner.held.live.tell(Progress { percent, message, at: Timestamp::default() });
     }
 
     /// The managed process of this attempt, for work that needs the supervision tree.
     #[must_use]
     pub fn process(&self) -> &ProcessContext {
-        &self.inner.process
+        &self.inner.held.process
     }
 }
 

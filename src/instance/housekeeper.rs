@@ -115,17 +115,8 @@ impl Instance {
                 .map(Decision::from)
                 .collect();
             if !decisions.is_empty() {
-                let ids: Vec<_> = decisions
-                    .iter()
-                    .filter_map(|decision| decision.runs.first())
-                    .map(|write| write.run.run_id.clone())
-                    .collect();
-                let answers = self.vitals.watch(self.store.commit(decisions)).await?;
-                for (run_id, answer) in ids.iter().zip(answers) {
-                    match answer {
-                        Ok(()) => self.waiters.settled(run_id),
-                        Err(refusal) => tracing::debug!(%refusal, "swept by others, or alive after all"),
-                    }
+                for refusal in self.commit(decisions).await?.into_iter().filter_map(Result::err) {
+                    tracing::debug!(%refusal, "swept by others, or alive after all");
                 }
             }
             match runs.last() {
@@ -158,6 +149,8 @@ impl Instance {
             keep: self.settings.retain_runs,
             limit: PAGE,
         };
-        Ok(self.vitals.watch(self.store.prune(request)).await?.more)
+        let pruned = self.vitals.watch(self.store.prune(request)).await?;
+        self.remove_folders(pruned.workspaces).await;
+        Ok(pruned.more)
     }
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outbox::What;
 use crate::model::{Progress, Run, RunId, Token};
+use crate::workspace::Workspace;
 
 /// All of them. What is not in here any more is not renewed, and cannot commit.
 pub(crate) struct LiveRuns {
@@ -42,6 +43,8 @@ pub(crate) struct LiveRun {
     pub(crate) fenced: CancellationToken,
     /// The process that executes the attempt.
     process: OnceLock<ProcessHandle>,
+    /// The folder of its files, once it was asked for.
+    pub(crate) workspace: OnceLock<Workspace>,
     progress: Mutex<Told>,
     /// Notified when progress is told: for who stores it, and for who waits for signs of life.
     pub(crate) told: Notify,
@@ -147,6 +150,7 @@ impl LiveRun {
             cause: OnceLock::new(),
             fenced: CancellationToken::new(),
             process: OnceLock::new(),
+            workspace: OnceLock::new(),
             progress: Mutex::default(),
             told: Notify::new(),
             alive: Notify::new(),

@@ -11,7 +11,7 @@ use super::outbox::{Item, What};
 use super::pause::Pause;
 use crate::model::{Progress, Run, RunId, RunStatus, Token};
 use crate::rules::{self, Moment, Moved};
-use crate::store::{Decision, Refusal, RunWrite, StoreError};
+use crate::store::{Decision, LaneExpect, Refusal, RunWrite, StoreError};
 
 /// The most writes in one commit.
 const BATCH: usize = 1000;
@@ -72,7 +72,7 @@ impl Instance {
                 places.push(None);
             }
         }
-        let answers = self.vitals.watch(self.store.commit(decisions)).await?;
+        let answers = self.commit(decisions).await?;
         let mut answers = answers.into_iter();
         let mut settled = HashSet::new();
         for (place, run_id) in places.into_iter().flatten().zip(&mut answers) {
@@ -121,7 +121,7 @@ impl Instance {
     }
 
     /// A run that was declared lost while its result was on its way is given back to who proves that it was
-    /// theirs, if nobody succeeded them (S2.3, L9); else the result is dropped (S2.4).
+    /// theirs, if nobody succeeded them and there is room in its lanes (S2.3, L9); else the result is dropped (S2.4).
     async fn try_reinstate(&self, item: &mut Item) -> Result<bool, StoreError> {
         item.write = None;
         if !matches!(item.what, What::Ended(rules::Outcome::Completed(_), _)) {
@@ -134,7 +134,16 @@ impl Instance {
             return Ok(false);
         };
         let run = write.run.clone();
-        match self.commit_one(write.into()).await? {
+        let mut decision = Decision::from(write);
+        for lane in &run.spec.lanes {
+            let view = self.vitals.watch(self.store.lane(&lane.name)).await?;
+            let others = view.active.iter().filter(|other| other.status.takes_room()).count();
+            if others >= lane.limit as usize {
+                return Ok(false);
+            }
+            decision.lanes.push(LaneExpect { name: Arc::clone(&lane.name), version: view.version });
+        }
+        match self.commit_one(decision).await? {
             Ok(()) => {
                 item.token = Token { fence: run.fence, nonce };
                 item.live.set_run(run);
@@ -145,11 +154,6 @@ impl Instance {
                 Ok(false)
             }
         }
-    }
-
-    pub(crate) async fn commit_one(&self, decision: Decision) -> Result<Result<(), Refusal>, StoreError> {
-        let mut answers = self.vitals.watch(self.store.commit(vec![decision])).await?;
-        answers.pop().ok_or_else(|| StoreError::unknown("no answer for the decision"))
     }
 
     fn let_go(&self, item: &Item) {

@@ -85,7 +85,7 @@ impl Instance {
             for (task, state) in &due {
                 decisions.push(self.firing(task, state, Look::at(moment.now)).await?);
             }
-            let answers = self.vitals.watch(self.store.commit(decisions)).await?;
+            let answers = self.commit(decisions).await?;
             for ((task, _), answer) in due.iter().zip(answers) {
                 if let Err(refusal) = answer {
                     self.fire_again(task, refusal).await?;

@@ -237,6 +237,12 @@ pub struct RunSpec {
     pub session_id: Arc<str>,
     /// The folder of its files below the workspace root.
     pub workspace_path: Arc<str>,
+    /// Whether `run.json` is kept there.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub write_run_json: bool,
+    /// Whether `events.jsonl` is kept there.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub write_events_jsonl: bool,
     /// Its limits.
     pub limits: Limits,
     /// What happens after a failure.
@@ -257,6 +263,15 @@ pub struct RunSpec {
     /// The task's metadata at that time.
     #[serde(default)]
     pub metadata: Metadata,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_yes(flag: &bool) -> bool {
+    *flag
 }
 
 /// The time limits of a run.

@@ -140,6 +140,8 @@ fn spec_of(task: &TaskSpec, wanted: &Wanted, moment: Moment) -> RunSpec {
         idempotency: wanted.idempotency.clone(),
         session_id: session_of(task, &wanted.run_id),
         workspace_path: workspace_of(task, &wanted.run_id),
+        write_run_json: task.workspace_policy.write_run_json,
+        write_events_jsonl: task.workspace_policy.write_events_jsonl,
         limits: Limits {
             timeout: task.timeout,
             deadline_at: task.deadline.map(|deadline| moment.now.plus(deadline.duration())),

@@ -28,22 +28,17 @@ impl Tenure {
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Store`]: the caller must not believe that it was cancelled (X12).
     pub async fn cancel_run(&self, run_id: &RunId, request: &CancelRequest) -> Result<Run, Error> {
-        let run = self
-            .decide(&format!("run \"{run_id}\""), |moment: Moment| async move {
-                let run = self.run(run_id).await?;
-                Ok(match rules::cancel(&run, request, moment) {
-                    Cancel::Write(write) => {
-                        let run = write.run.clone();
-                        Decided::write(write, run)
-                    }
-                    Cancel::AlreadyRequested | Cancel::AlreadyTerminal => Decided::Already(run),
-                })
+        self.decide(&format!("run \"{run_id}\""), |moment: Moment| async move {
+            let run = self.run(run_id).await?;
+            Ok(match rules::cancel(&run, request, moment) {
+                Cancel::Write(write) => {
+                    let run = write.run.clone();
+                    Decided::write(write, run)
+                }
+                Cancel::AlreadyRequested | Cancel::AlreadyTerminal => Decided::Already(run),
             })
-            .await?;
-        if run.status.is_terminal() {
-            self.instance.waiters.settled(run_id);
-        }
-        Ok(run)
+        })
+        .await
     }
 
     /// Cancels every run that matches and has not ended. Runs that come to match meanwhile may be missed.
@@ -92,7 +87,7 @@ impl Tenure {
             }
         }
         let decisions = decided.iter().cloned().map(Decision::from).collect();
-        let answers = self.instance.vitals.watch(self.instance.store.commit(decisions)).await?;
+        let answers = self.instance.commit(decisions).await?;
         for (write, answer) in decided.into_iter().zip(answers) {
             let run = match answer {
                 Ok(()) => write.run,
@@ -105,7 +100,6 @@ impl Tenure {
             };
             if run.status == RunStatus::Cancelled {
                 met.ended += 1;
-                self.instance.waiters.settled(&run.run_id);
             } else if !run.status.is_terminal() {
                 met.requested += 1;
             }

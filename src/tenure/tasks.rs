@@ -234,16 +234,12 @@ impl Tenure {
                 Some((task, state)) => (Some(task), Some(state)),
                 None => (None, None),
             };
-            let Some(Changed { task: mut next, mut event }) = change(task, moment)? else {
+            let Some(Changed { task: next, event }) = change(task, moment)? else {
                 return match current {
                     Some((task, _)) => Ok(Decided::Already(task)),
                     None => Err(Error::no_task(task_id)),
                 };
             };
-            if current.is_none() {
-                event.sequence += self.last_event_of(task_id).await?;
-                next.last_event = event.sequence;
-            }
             let schedule = match &current {
                 Some((task, state)) => {
                     rules::replace(&task.spec.schedule, &next.spec.schedule, state, moment.now)
@@ -266,20 +262,6 @@ impl Tenure {
             Ok(Decided::write(decision, next))
         })
         .await
-    }
-}
-
-impl Tenure {
-    /// The number of the last event of a task that is gone: one that is made again goes on from there.
-    async fn last_event_of(&self, task_id: &TaskId) -> Result<u64, Error> {
-        let mut last = 0;
-        loop {
-            let subject = Subject::Task(task_id.clone());
-            match self.instance.store.events(subject, last, EVENTS).await?.last() {
-                Some(event) => last = event.sequence,
-                None => return Ok(last),
-            }
-        }
     }
 }
 

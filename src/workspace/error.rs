@@ -225,6 +225,11 @@ impl WorkspaceError {
         }
     }
 
+    /// The thread that was to do it has ended.
+    pub(crate) fn ended(path: &str, ended: io::Error) -> Self {
+        Self::of(Action::Opened, path, ended)
+    }
+
     /// Whether waiting, or making room, can help: the same call may then succeed.
     #[must_use]
     pub fn is_transient(&self) -> bool {

@@ -33,6 +33,8 @@ pub struct Appended {
 struct Tail {
     /// The number of the last whole event; 0 before the first.
     last: u64,
+    /// The attempt that it tells of.
+    attempt: u32,
     /// Where it ends.
     end: u64,
 }
@@ -42,6 +44,8 @@ struct Tail {
 struct Line {
     run_id: RunId,
     sequence: u64,
+    #[serde(default)]
+    attempt: u32,
 }
 
 impl Workspace {
@@ -80,9 +84,15 @@ impl Workspace {
     /// # Errors
     /// When the file cannot be opened or read.
     pub fn last_event(&self) -> Result<u64, WorkspaceError> {
+        Ok(self.last_told()?.0)
+    }
+
+    /// The number of the last event in the file, and the attempt that it tells of.
+    pub(crate) fn last_told(&self) -> Result<(u64, u32), WorkspaceError> {
         let failed = |error| WorkspaceError::of(Action::Read, EVENTS_JSONL, error);
         let _lock = self.shared.root.staging.lock(self.path()).map_err(failed)?;
-        Ok(self.tail(&mut self.open_events()?)?.last)
+        let tail = self.tail(&mut self.open_events()?)?;
+        Ok((tail.last, tail.attempt))
     }
 
     fn open_events(&self) -> Result<File, WorkspaceError> {
@@ -104,13 +114,15 @@ impl Workspace {
         while end > 0 && len - end <= MOST_LINE {
             let Some(start) = line_start(file, end).map_err(failed)? else { break };
             match event_at(file, start, end).map_err(failed)? {
-                Some(line) if line.run_id == *self.run_id() => return Ok(Tail { last: line.sequence, end }),
+                Some(line) if line.run_id == *self.run_id() => {
+                    return Ok(Tail { last: line.sequence, attempt: line.attempt, end });
+                }
                 // Two runs in one folder: what the other wrote is not cut off.
                 Some(line) => return Err(self.other_run(Some(line.run_id))),
                 None => end = start,
             }
         }
-        Ok(Tail { last: 0, end: 0 })
+        Ok(Tail { last: 0, attempt: 0, end: 0 })
     }
 
     /// The events after `last`, a line each.

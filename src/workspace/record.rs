@@ -18,6 +18,8 @@ const MOST_BYTES: u64 = 64 << 20;
 struct Kept {
     run_id: RunId,
     version: u64,
+    #[serde(default)]
+    attempt: u32,
 }
 
 impl Workspace {
@@ -43,6 +45,11 @@ impl Workspace {
         let mut staged = root.staging.stage(&bytes, root.settings.sync).map_err(failed)?;
         staged.put(&self.shared.dir, RUN_JSON).map_err(failed)?;
         Ok(true)
+    }
+
+    /// The attempts begun by what the record says; 0 if there is none.
+    pub(crate) fn kept_attempt(&self) -> u32 {
+        self.kept().map_or(0, |kept| kept.attempt)
     }
 
     /// None if there is no record, or none that can be read: it is replaced then.

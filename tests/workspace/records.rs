@@ -61,6 +61,8 @@ fn spec() -> RunSpec {
         idempotency: Some(Idempotency { key: "once".into(), digest: 9 }),
         session_id: "background:writer:nightly".into(),
         workspace_path: PATH.into(),
+        write_run_json: true,
+        write_events_jsonl: true,
         limits: Limits { timeout: Some(Seconds::from_ms(2500)), deadline_at: Some(at(3_600_000)) },
         retry_policy: RetryPolicy { max_retries: 2, ..RetryPolicy::default() },
         overlap_policy: tenure::model::OverlapPolicy::SkipIfRunning,

@@ -14,6 +14,7 @@ pub(super) const MOST_METADATA_BYTES: usize = 256 << 10;
 pub(super) const MOST_METADATA_LEVELS: usize = 64;
 const MOST_NAME_BYTES: usize = 255;
 const MOST_TEMPLATE_BYTES: usize = 1024;
+const MOST_TEMPLATE_NAMES: usize = 16;
 const MOST_RETRIES: u32 = 1000;
 const MOST_CLASSES: usize = 100;
 
@@ -155,6 +156,15 @@ fn levels(json: &str) -> usize {
 fn check_template(template: &str) -> Result<(), String> {
     if template.len() > MOST_TEMPLATE_BYTES {
         return Err(format!("at most {MOST_TEMPLATE_BYTES} bytes, found {}", template.len()));
+    }
+    let names = template.split('/').count();
+    if names > MOST_TEMPLATE_NAMES {
+        return Err(format!("at most {MOST_TEMPLATE_NAMES} folders, found {names}"));
+    }
+    if template.split('/').next().is_some_and(|first| first.eq_ignore_ascii_case(".tenure")) {
+        return Err(
+            "a path that does not begin with \".tenure\", where the host keeps its own files".to_owned()
+        );
     }
     for segment in template.split('/') {
         if segment.is_empty() {

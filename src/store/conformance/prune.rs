@@ -23,6 +23,10 @@ list! {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
+fn told(pruned: &Pruned) -> (u64, u64, bool) {
+    (pruned.runs, pruned.occurrences, pruned.more)
+}
+
 /// Everything that ended by now, whatever its number.
 async fn all(f: &Fixture, limit: usize) -> PruneRequest {
     PruneRequest { before: f.now().await.plus(Duration::from_millis(1)), keep: u64::MAX, limit }
@@ -41,7 +45,9 @@ async fn ended(f: &Fixture, count: usize) {
 async fn own_i10_pruning_removes_all_that_an_ended_run_had(f: Fixture) {
     ended(&f, 1).await;
     let pruned = f.store.prune(all(&f, 10).await).await.unwrap();
-    assert_eq!(pruned, Pruned { runs: 1, occurrences: 0, more: false });
+    assert_eq!(told(&pruned), (1, 0, false));
+    // Whoever keeps the files of its runs is told which to remove.
+    assert_eq!(pruned.workspaces, ["background/agent/t/r0".into()]);
     assert_eq!(f.store.run(&run_id("r0")).await.unwrap(), None);
     assert_eq!(f.store.attempts(&run_id("r0")).await.unwrap(), []);
     assert_eq!(f.events(Subject::Run(run_id("r0"))).await, []);
@@ -57,7 +63,7 @@ async fn only_what_ended_before_the_instant_is_removed(f: Fixture) {
     let start = f.now().await;
     ended(&f, 3).await;
     let request = PruneRequest { before: start.plus(Duration::from_millis(1)), keep: u64::MAX, limit: 10 };
-    assert_eq!(f.store.prune(request).await.unwrap(), Pruned { runs: 1, occurrences: 0, more: false });
+    assert_eq!(told(&f.store.prune(request).await.unwrap()), (1, 0, false));
     assert_eq!(ids(&f.list(RunFilter::default()).await), ["r2", "r1"]);
 }
 
@@ -84,7 +90,7 @@ async fn nothing_that_lives_is_removed(f: Fixture) {
 async fn the_oldest_beyond_a_number_are_removed(f: Fixture) {
     ended(&f, 5).await;
     let request = PruneRequest { before: Timestamp::from_ms(i64::MIN), keep: 2, limit: 100 };
-    assert_eq!(f.store.prune(request).await.unwrap(), Pruned { runs: 3, occurrences: 0, more: false });
+    assert_eq!(told(&f.store.prune(request).await.unwrap()), (3, 0, false));
     assert_eq!(ids(&f.list(RunFilter::default()).await), ["r4", "r3"]);
     let request = PruneRequest { keep: u64::MAX, ..request };
     assert_eq!(f.store.prune(request).await.unwrap(), Pruned::default());
@@ -121,8 +127,8 @@ async fn old_occurrences_are_removed(f: Fixture) {
         f.later(DAY);
     }
     let request = PruneRequest { before: start.plus(3 * DAY), keep: u64::MAX, limit: 2 };
-    assert_eq!(f.store.prune(request).await.unwrap(), Pruned { runs: 0, occurrences: 2, more: true });
-    assert_eq!(f.store.prune(request).await.unwrap(), Pruned { runs: 0, occurrences: 1, more: false });
+    assert_eq!(told(&f.store.prune(request).await.unwrap()), (0, 2, true));
+    assert_eq!(told(&f.store.prune(request).await.unwrap()), (0, 1, false));
     let left = f.store.occurrences(&task_id("t"), PageRequest::default()).await.unwrap().items;
     assert_eq!(left.iter().map(|record| record.due_at).collect::<Vec<_>>(), [start.minus(3 * DAY)]);
 }

@@ -1,5 +1,7 @@
 //! Retention: what has ended goes, in bounded batches.
 
+use std::sync::Arc;
+
 use super::state::State;
 use crate::store::{PruneRequest, Pruned};
 
@@ -8,7 +10,7 @@ impl State {
         let mut pruned = Pruned::default();
         for _ in 0..request.limit {
             let Some(number) = self.oldest_to_remove(request) else { break };
-            self.remove_run(number);
+            pruned.workspaces.extend(self.remove_run(number));
             pruned.runs += 1;
         }
         for _ in 0..request.limit {
@@ -34,10 +36,12 @@ impl State {
         (finished_at < request.before || too_many).then_some(number)
     }
 
-    fn remove_run(&mut self, number: u64) {
-        let Some(record) = self.runs.remove(number) else { return };
+    /// Answers the folder of its files.
+    fn remove_run(&mut self, number: u64) -> Option<Arc<str>> {
+        let record = self.runs.remove(number)?;
         self.index.remove(number, &record.run);
         self.lanes.account(number, Some(&record.run), None);
         self.journal.forget(&record.events);
+        Some(Arc::clone(&record.run.spec.workspace_path))
     }
 }

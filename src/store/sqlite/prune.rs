@@ -1,6 +1,8 @@
 //! Removes what nobody needs any more, in bounded steps.
 
-use rusqlite::params;
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, params};
 
 use super::fault::Step;
 use super::row::flag;
@@ -30,6 +32,7 @@ impl Tx<'_> {
                 pruned.more = true;
                 break;
             }
+            pruned.workspaces.extend(self.workspace(ended.rid)?);
             self.remove(ended)?;
             pruned.runs += 1;
         }
@@ -75,6 +78,13 @@ impl Tx<'_> {
         Ok(found)
     }
 
+    /// The folder of a run's files; none if its record cannot be read.
+    fn workspace(&self, rid: i64) -> Step<Option<Arc<str>>> {
+        let path: Option<Option<String>> =
+            self.conn.prepare_cached(WORKSPACE)?.query_row([rid], |row| row.get(0)).optional()?;
+        Ok(path.flatten().map(Arc::from))
+    }
+
     fn remove(&mut self, ended: &Ended) -> Step<()> {
         for sql in REMOVE {
             self.conn.prepare_cached(sql)?.execute([ended.rid])?;
@@ -92,6 +102,9 @@ impl Tx<'_> {
 
 pub(super) const ENDED: &str = "SELECT finished_at, rid, tid, flags FROM runs INDEXED BY runs_ended
     WHERE status = ?1 AND finished_at IS NOT NULL ORDER BY finished_at, rid LIMIT ?2";
+
+pub(super) const WORKSPACE: &str = "SELECT CASE WHEN json_valid(spec) THEN spec ->> '$.workspace_path' END
+    FROM specs WHERE rid = ?1";
 
 /// What every run has.
 pub(super) const REMOVE: [&str; 4] = [

@@ -87,11 +87,7 @@ pub enum AuthorityError {
 }
 
 impl RunContext {
-    pub(super) fn new(
-        instance: Arc<Instance>,
-        held: Held,
-        deadline: Option<Instant>,
-    ) -> Self {
+    pub(super) fn new(instance: Arc<Instance>, held: Held, deadline: Option<Instant>) -> Self {
         let run = held.live.run();
         Self { inner: Arc::new(Inner { instance, held, run, deadline }) }
     }

@@ -92,7 +92,11 @@ impl Instance {
         match removed.await {
             Ok(failed) => {
                 if let Some(first) = failed.first() {
-                    tracing::warn!(count = failed.len(), error = first, "files of removed runs are left behind");
+                    tracing::warn!(
+                        count = failed.len(),
+                        error = first,
+                        "files of removed runs are left behind"
+                    );
                 }
             }
             Err(error) => tracing::warn!(%error, "files of removed runs are left behind"),

@@ -188,7 +188,9 @@ impl Instance {
         }
         let owner = match run.lease {
             Some(lease) => Some(lease.owner),
-            None => self.vitals.watch(self.store.attempts(&run.run_id)).await?.last().map(|last| last.instance),
+            None => {
+                self.vitals.watch(self.store.attempts(&run.run_id)).await?.last().map(|last| last.instance)
+            }
         };
         Ok(owner.filter(|owner| *owner != self.id))
     }

@@ -162,7 +162,9 @@ fn check_template(template: &str) -> Result<(), String> {
         return Err(format!("at most {MOST_TEMPLATE_NAMES} folders, found {names}"));
     }
     if template.split('/').next().is_some_and(|first| first.eq_ignore_ascii_case(".tenure")) {
-        return Err("a path that does not begin with \".tenure\", where the host keeps its own files".to_owned());
+        return Err(
+            "a path that does not begin with \".tenure\", where the host keeps its own files".to_owned()
+        );
     }
     for segment in template.split('/') {
         if segment.is_empty() {

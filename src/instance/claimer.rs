@@ -13,9 +13,9 @@ use super::Instance;
 use super::attempt::Job;
 use super::live::LiveRun;
 use super::pause::Pause;
-use crate::model::{OverlapPolicy, Run};
+use crate::model::{OverlapPolicy, Run, RunStatus};
 use crate::rules::{self, Moment};
-use crate::store::{ClaimRequest, Decision, Hint, RunWrite, StoreError};
+use crate::store::{ClaimRequest, Decision, Hint, Refusal, RunWrite, StoreError};
 
 /// The most runs in one claim.
 const BATCH: usize = 512;
@@ -166,8 +166,34 @@ impl Claimer {
             self.instance.vitals.watch(self.instance.store.commit(decisions))
         };
         let answers = self.until(deadline, commit).await?;
-        let stored = writes.iter().zip(answers);
-        Some(stored.map(|(write, answer)| answer.is_ok().then(|| write.run.clone())).collect())
+        let mut stored = Vec::with_capacity(writes.len());
+        for ((write, granted), answer) in writes.iter().zip(granted).zip(answers) {
+            stored.push(match answer {
+                Ok(()) => Some(write.run.clone()),
+                Err(refusal) => self.begin_again(granted, refusal, deadline).await,
+            });
+        }
+        Some(stored)
+    }
+
+    /// Decides again about a grant that others wrote to before its attempt began: somebody wants the run
+    /// cancelled, and it is given back for that at once.
+    async fn begin_again(&self, granted: &Granted, refusal: Refusal, deadline: Instant) -> Option<Run> {
+        let live = &granted.job.live;
+        tracing::debug!(run = %live.run_id, %refusal, "decided again");
+        let vitals = &self.instance.vitals;
+        let run = self.until(deadline, || vitals.watch(self.instance.store.run(&live.run_id))).await??;
+        if run.token() != Some(live.token) {
+            return None;
+        }
+        let moment = self.until(deadline, || self.instance.moment()).await?;
+        let write = match (&granted.reserved, &run.cancel) {
+            (Ok(_), None) => rules::start(&run, live.token, moment),
+            _ => rules::release(&run, live.token, &refusal.to_string(), Duration::ZERO, moment),
+        };
+        let write = write.ok()?;
+        let decision = || self.instance.commit_one(write.clone().into());
+        self.until(deadline, decision).await?.is_ok().then_some(write.run)
     }
 
     /// Asks the store again and again, with the same words, until it answers or the deadline has passed.
@@ -227,6 +253,9 @@ impl Granted {
     /// None if the run was given back.
     fn begun(mut self, run: Run) -> Option<Begun> {
         let lease = self.reserved.ok()?;
+        if run.status != RunStatus::Running {
+            return None;
+        }
         self.job.begun(run);
         Some(Begun { job: self.job, lease })
     }

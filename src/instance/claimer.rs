@@ -6,8 +6,9 @@ use std::time::Duration;
 use tenure_actors::{
     Generation, OperationLease, OperationRequest, ProcessContext, ProcessResult, ReserveError,
 };
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Instance;
 use super::attempt::Job;
@@ -22,6 +23,9 @@ const BATCH: usize = 512;
 
 /// The longest pause while the store does not answer (field G9).
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often it is asked whether something is due earlier.
+const LISTENS_EVERY: Duration = Duration::from_millis(100);
 
 /// How long a run waits whose operation was not to be had.
 const BUSY: Duration = Duration::from_secs(1);
@@ -48,18 +52,27 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
         tokio::select! {
             () = context.cancelled() => return Ok(()),
             () = instance.drained() => break,
-            () = claimer.something_to_claim() => {}
-            () = sleep(wait) => {}
+            () = claimer.something_to_claim(wait) => {}
         }
     }
     context.cancelled().await;
     Ok(())
 }
 
+/// The next hint; none when some were missed.
+async fn heard(hints: &mut Option<broadcast::Receiver<Hint>>) -> Option<Hint> {
+    let Some(hints) = hints else { return std::future::pending().await };
+    match hints.recv().await {
+        Ok(hint) => Some(hint),
+        Err(RecvError::Lagged(_)) => None,
+        Err(RecvError::Closed) => std::future::pending().await,
+    }
+}
+
 struct Claimer {
     instance: Arc<Instance>,
     generation: Generation,
-    hints: Option<tokio::sync::broadcast::Receiver<Hint>>,
+    hints: Option<broadcast::Receiver<Hint>>,
     /// The nonce of a claim whose answer was lost: it is asked for again (L17).
     again: Option<u64>,
 }
@@ -116,16 +129,29 @@ impl Claimer {
         Ok(agenda.run.map_or(poll, |due| due.since(agenda.now).min(poll)))
     }
 
-    /// Waits for room or for a hint. What is missed is found at the next poll.
-    async fn something_to_claim(&mut self) {
-        let Some(hints) = &mut self.hints else { return self.instance.live.room.notified().await };
+    /// Waits so long, or until there is room, or a hint that something is ready or due earlier. What is missed
+    /// is found at the next poll.
+    async fn something_to_claim(&mut self, wait: Duration) {
+        let mut until = Instant::now() + wait;
+        let mut look_at = None;
         loop {
             tokio::select! {
                 () = self.instance.live.room.notified() => return,
-                hint = hints.recv() => match hint {
-                    Ok(hint) if !hint.ready => {}
-                    Ok(_) | Err(RecvError::Lagged(_)) => return,
-                    Err(RecvError::Closed) => std::future::pending().await,
+                () = sleep_until(until) => return,
+                () = sleep_until(look_at.unwrap_or(until)) => {
+                    look_at = None;
+                    if let Ok(wait) = self.until_due().await {
+                        until = until.min(Instant::now() + wait);
+                    }
+                }
+                hint = heard(&mut self.hints) => match hint {
+                    Some(hint) if !hint.ready => {
+                        // Hints come with every lease: the agenda is asked for many of them at once.
+                        if hint.agenda {
+                            look_at.get_or_insert_with(|| Instant::now() + LISTENS_EVERY);
+                        }
+                    }
+                    _ => return,
                 }
             }
         }

@@ -80,7 +80,7 @@ impl Instance {
                 settled.insert(place);
             }
         }
-        let mut place = 0;
+        let (mut place, before) = (0, batch.len());
         batch.retain(|item| {
             let gone = settled.contains(&place) || item.is_pointless();
             place += 1;
@@ -89,6 +89,7 @@ impl Instance {
             }
             !gone
         });
+        self.outbox.settled(before - batch.len());
         Ok(())
     }
 

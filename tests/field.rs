@@ -1,0 +1,17 @@
+//! Faults that users reported of other systems, impossible here: by the ids of docs/FIELD_FAULTS.md, on the store
+//! in memory and a clock that the tests move.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
+
+#[path = "support/kit.rs"]
+mod kit;
+
+#[path = "field/cancel.rs"]
+mod cancel;
+#[path = "field/growth.rs"]
+mod growth;
+#[path = "field/leases.rs"]
+mod leases;
+#[path = "field/limits.rs"]
+mod limits;
+#[path = "field/schedules.rs"]
+mod schedules;

@@ -78,6 +78,7 @@ pub(crate) fn say(told: &Told) {
 
 fn window_of(kind: EventKind) -> Option<Window> {
     Some(match kind {
+        EventKind::TaskScheduled => Window::Fire,
         EventKind::Queued | EventKind::Skipped => Window::Enqueue,
         EventKind::Claimed => Window::Claim,
         EventKind::Started => Window::Start,

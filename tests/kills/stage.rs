@@ -9,9 +9,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tenure::clock::{Clock as _, SystemClock};
-use tenure::model::{Event, EventKind, InstanceId, Run, RunId, RunStatus, Subject, TaskSpec, Timestamp};
+use tenure::model::{Event, EventKind, InstanceId, Run, RunId, RunStatus, Subject, TaskId, TaskSpec, Timestamp};
 use tenure::store::{Hint, PageRequest, RunFilter, SqliteOptions, SqliteStore, Store as _, Synchronous};
-use tenure::{Settings, Tenure};
+use tenure::{Deletion, Settings, Tenure};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, timeout_at};
 
@@ -112,6 +112,16 @@ impl Stage {
             next: 0,
             _folder: folder,
         }
+    }
+
+    /// Deletes a task, and lets its runs go on.
+    pub(crate) async fn delete(&self, task: &str) {
+        let store = Arc::clone(&self.store) as _;
+        let settings = Settings { sweep: Some(LIMIT), ..Settings::default() };
+        let tenure = Tenure::open(store, settings).await.expect("a host");
+        let task_id = TaskId::new(task).expect("an id");
+        tenure.delete_task(&task_id, Deletion::Keep).await.expect("a deletion");
+        tenure.shutdown().await.expect("a shutdown");
     }
 
     pub(crate) fn now() -> Timestamp {

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write as _;
 use std::time::Duration;
 
-use tenure::model::{EventKind, InstanceId, RunId, Timestamp};
+use tenure::model::{EventKind, InstanceId, OccurrenceOutcome, RunId, TaskId, Timestamp};
+use tenure::store::{PageRequest, RunFilter, Store as _};
 
 use crate::stage::{Heard, Stage, Word};
 use crate::wire::{At, Point, Setup, Told, Window};
@@ -20,6 +21,7 @@ const PLACES: &[(Window, &[Point])] = {
         (Window::Renew, &[Before, BeforeEvent, After]),
         (Window::Outcome, &[Before, BeforeAttempt, BeforeEvent, After]),
         (Window::Recover, &[Before, BeforeAttempt, BeforeEvent, After]),
+        (Window::Fire, &[Before, BeforeEvent, After]),
     ]
 };
 
@@ -34,6 +36,10 @@ const TASKS: &[&str] = &[
         "retry_policy":{"max_retries":2,"initial_delay_seconds":0.02,"max_interruptions":100}}"#,
 ];
 
+/// Its schedule fires through all of this.
+const TICK: &str = r#"{"task_id":"tick","agent_id":"agent","query":"plain","overlap_policy":"allow_parallel",
+    "schedule":{"type":"interval","seconds":0.2},"retry_policy":{"max_interruptions":100}}"#;
+
 /// How many requests wait for an answer of a worker at once, and how many runs wait to begin.
 const ASKED: usize = 3;
 const WAITING: usize = 10;
@@ -44,24 +50,38 @@ const SLACK: Duration = Duration::from_secs(5);
 
 pub(crate) async fn task_t45_a_kill_in_any_window_loses_nothing_and_completes_nothing_twice() {
     let seed = seed();
-    // Not through the harness, which shows nothing of tests that pass.
-    let _ = std::io::stderr().write_all(format!("kills: TENURE_KILLS_SEED={seed}\n").as_bytes());
+    say(&format!("TENURE_KILLS_SEED={seed}"));
     let mut storm = Storm::begin(Dice(seed)).await;
     storm.rage().await;
     let Storm { mut stage, accepted, hits, deaths, .. } = storm;
     stage.policy(|_, _| Word::Go);
     let last = stage.setup.clone();
     let last = stage.worker(&Setup { windows: Vec::new(), ..last }).await;
+    stage.delete("tick").await;
     stage.until_all_ended().await;
     stage.shut_down(last).await;
-    for (window, points) in PLACES {
-        for point in *points {
-            assert!(hits.contains(&(*window, *point)), "seed {seed}: no kill has hit {window:?}, {point:?}");
-        }
+    for place in places() {
+        assert!(hits.contains_key(&place), "seed {seed}: no kill has hit {place:?}");
     }
+    say(&format!("{} kills in {} places", hits.values().sum::<usize>(), hits.len()));
     let accepted: Vec<RunId> = accepted.into_values().collect();
     stage.judge(&accepted).await;
     in_time(&stage, &deaths, seed).await;
+    fired_once(&stage, seed).await;
+}
+
+/// Says something not through the harness, which shows nothing of tests that pass.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(format!("kills: {text}\n").as_bytes());
+}
+
+/// Every place once.
+fn places() -> Vec<(Window, Point)> {
+    let each = |(window, points): &(Window, &'static [Point])| {
+        let window = *window;
+        points.iter().map(move |point| (window, *point))
+    };
+    PLACES.iter().flat_map(each).collect()
 }
 
 fn seed() -> u64 {
@@ -91,7 +111,7 @@ struct Storm {
     places: VecDeque<(Window, Point)>,
     /// Where each worker dies, and how often it passes there before that.
     fates: HashMap<usize, ((Window, Point), usize)>,
-    hits: HashSet<(Window, Point)>,
+    hits: HashMap<(Window, Point), usize>,
     /// When each instance died.
     deaths: HashMap<InstanceId, Timestamp>,
     /// The run of each key whose request was answered.
@@ -107,12 +127,11 @@ struct Storm {
 
 impl Storm {
     async fn begin(mut dice: Dice) -> Self {
-        let mut stage = Stage::set(TASKS).await;
+        let mut stage = Stage::set(&[TASKS, &[TICK]].concat()).await;
         stage.setup.agents = vec!["agent".to_owned(), "other".to_owned()];
         stage.setup.windows = PLACES.iter().map(|(window, _)| *window).collect();
         stage.policy(|_, _| Word::Hold);
-        let mut places: Vec<_> =
-            PLACES.iter().flat_map(|(window, points)| points.iter().map(|point| (*window, *point))).collect();
+        let mut places = places();
         for n in (1..places.len()).rev() {
             places.swap(n, dice.below(n + 1));
         }
@@ -121,7 +140,7 @@ impl Storm {
             dice,
             places: places.into(),
             fates: HashMap::new(),
-            hits: HashSet::new(),
+            hits: HashMap::new(),
             deaths: HashMap::new(),
             accepted: HashMap::new(),
             begun: HashSet::new(),
@@ -196,7 +215,7 @@ impl Storm {
         let Some((place, _)) = self.fates.remove(&n) else { return };
         let instance = self.stage.instance(n);
         self.stage.kill(n);
-        self.hits.insert(place);
+        *self.hits.entry(place).or_default() += 1;
         self.deaths.extend(instance.map(|instance| (instance, Stage::now())));
         let lost: Vec<_> = self.asked.keys().filter(|(worker, _)| *worker == n).copied().collect();
         self.unanswered.extend(lost.iter().filter_map(|key| self.asked.remove(key)));
@@ -273,4 +292,23 @@ async fn in_time(stage: &Stage, deaths: &HashMap<InstanceId, Timestamp>, seed: u
         }
     }
     assert!(taken_over > 0, "seed {seed}: nobody was taken over from");
+}
+
+/// Each occurrence has one record, and a run of its own or none (T30).
+async fn fired_once(stage: &Stage, seed: u64) {
+    let task_id = TaskId::new("tick").expect("an id");
+    let page = PageRequest { limit: 1000, cursor: None };
+    let occurrences = stage.store.occurrences(&task_id, page).await.expect("occurrences").items;
+    let due: HashSet<_> = occurrences.iter().map(|occurrence| occurrence.due_at).collect();
+    assert_eq!(due.len(), occurrences.len(), "seed {seed}: an occurrence has two records");
+    let ran = occurrences.iter().filter_map(|occurrence| match &occurrence.outcome {
+        OccurrenceOutcome::Ran { run_id } => Some((run_id.clone(), occurrence.due_at)),
+        _ => None,
+    });
+    let ran: HashMap<_, _> = ran.collect();
+    let runs = stage.runs(RunFilter { task_id: Some(task_id), ..RunFilter::default() }).await;
+    let made: HashMap<_, _> =
+        runs.into_iter().filter_map(|run| Some((run.run_id.clone(), run.spec.occurrence?))).collect();
+    assert_eq!(made, ran, "seed {seed}: occurrences and their runs differ");
+    assert!(!made.is_empty(), "seed {seed}: no schedule has fired");
 }

@@ -47,6 +47,9 @@ async fn main() {
     let history = report.to_string();
     for run in ["run#182 ", "run#183 "] {
         let of_run = history.split("run#").find(|part| format!("run#{part}").starts_with(run));
-        println!("\n{run}{}", of_run.and_then(|part| part.split_once(' ')).map_or("", |part| part.1).trim_end());
+        println!(
+            "\n{run}{}",
+            of_run.and_then(|part| part.split_once(' ')).map_or("", |part| part.1).trim_end()
+        );
     }
 }

@@ -39,6 +39,8 @@ use crate::model::{
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+#[cfg(feature = "conformance")]
+pub mod faulty;
 mod memory;
 
 pub use error::{RefusedKind, StoreError};

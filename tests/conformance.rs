@@ -1,4 +1,6 @@
-//! Every promise of the port, by every store: a visible test for each pair.
+//! Every promise of the port, by every store: a visible test for each pair. Beside them, what a caller sees of
+//! a store that fails.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails panics")]
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -7,39 +9,74 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tenure::clock::ManualClock;
 use tenure::model::Timestamp;
-use tenure::store::MemoryStore;
 use tenure::store::conformance::{Case, Fixture, cases};
+use tenure::store::faulty::{Fault, Faulty, Method, Retrying};
+use tenure::store::{MemoryStore, Store};
 
-/// A store under test: its name, and how to get an empty one. One line each.
-const STORES: &[(&str, fn() -> Fixture)] = &[("memory", memory)];
+#[path = "conformance/faults.rs"]
+mod faults;
+
+/// A store under test: its name, and how to get an empty one.
+type Named = (&'static str, fn() -> Fixture);
+
+/// The stores under test, one line each.
+const STORES: &[Named] = &[
+    ("memory", memory),
+    ("faulty-memory", || with(memory(), |store| Arc::new(each_method_fails_first(store)))),
+    ("seeded-memory", || with(memory(), |store| Arc::new(Faulty::seeded(store, SEED, 300)))),
+];
+
+/// 2026-01-31T09:00:00.123Z
+const START: Timestamp = Timestamp::from_ms(1_769_850_000_123);
+
+const SEED: u64 = 20_260_131;
 
 fn memory() -> Fixture {
     let clock = Arc::new(ManualClock::at(START));
     Fixture { store: Arc::new(MemoryStore::new(Arc::clone(&clock) as _)), clock, reopen: None, keep: None }
 }
 
-/// 2026-01-31T09:00:00.123Z
-const START: Timestamp = Timestamp::from_ms(1_769_850_000_123);
+/// The same store behind one that fails, and a caller that tries again.
+fn with(fixture: Fixture, fail: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Fixture {
+    let store = Arc::new(Retrying::new(fail(Arc::clone(&fixture.store))));
+    Fixture { store, ..fixture }
+}
+
+/// The first call of each method happens and its answer is lost, the second is refused. What was removed by a
+/// prune without an answer cannot be asked for again, so that this is refused at first.
+fn each_method_fails_first(store: Arc<dyn Store>) -> Faulty {
+    let faulty = Faulty::new(store);
+    for method in Method::ALL {
+        let first = if method == Method::Prune { Fault::Refuse } else { Fault::LoseAnswer };
+        faulty.script(method, [Some(first), Some(Fault::Refuse)]);
+    }
+    faulty
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let cases = cases();
-    let pairs = STORES.iter().flat_map(|store| cases.iter().map(move |case| trial(store, *case)));
-    let trials: Vec<Trial> = pairs.collect();
-    let (stores, count, all) = (STORES.len(), cases.len(), trials.len());
+    let pairs = STORES.iter().flat_map(|store| cases.iter().map(move |case| pair(store, *case)));
+    let trials: Vec<Trial> = pairs.chain(faults::trials()).collect();
+    let (stores, count, others) = (STORES.len(), cases.len(), faults::trials().len());
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
-        let line = format!("{count} cases x {stores} stores = {all} tests\n");
+        let all = count * stores;
+        let line = format!("{count} cases x {stores} stores = {all} tests, {others} of faults\n");
         // Where nobody reads it, the tests still ran.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
     conclusion.exit_code()
 }
 
-fn trial((name, fixture): &'static (&'static str, fn() -> Fixture), case: Case) -> Trial {
-    Trial::test(format!("{name}::{}", case.name), move || {
+fn pair((name, fixture): &'static Named, case: Case) -> Trial {
+    trial(format!("{name}::{}", case.name), move || (case.run)(fixture()))
+}
+
+fn trial<F: Future<Output = ()>>(name: String, run: impl FnOnce() -> F + Send + 'static) -> Trial {
+    Trial::test(name, move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(|error| Failed::from(error.to_string()))?.block_on((case.run)(fixture()));
+        runtime.map_err(|error| Failed::from(error.to_string()))?.block_on(async { run().await });
         Ok(())
     })
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::lanes::Order;
 use super::state::State;
 use crate::model::{AgentId, Place, Run, RunId, Timestamp, Token};
 use crate::rules::{self, Moment};
@@ -33,10 +34,13 @@ impl State {
         granted
     }
 
-    /// What the same request was granted before and is still merely claimed.
+    /// What the same request was granted before and is still merely claimed, in the order of claims.
     fn granted(&self, request: &ClaimRequest) -> Vec<Run> {
         let numbers = self.index.claimed(request.instance, request.nonce);
-        numbers.filter_map(|number| Some(self.runs.get(number)?.run.clone())).collect()
+        let found = numbers.filter_map(|number| Some((number, &self.runs.get(number)?.run)));
+        let mut granted: Vec<_> = found.map(|(number, run)| (Order::of(number, run), run)).collect();
+        granted.sort_by_key(|(order, _)| *order);
+        granted.into_iter().map(|(_, run)| run.clone()).collect()
     }
 
     /// What became due waits for nothing but its lanes.

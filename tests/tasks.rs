@@ -11,6 +11,8 @@ mod cancel;
 mod events;
 #[path = "tasks/overlap.rs"]
 mod overlap;
+#[path = "tasks/ownership.rs"]
+mod ownership;
 #[path = "tasks/peer.rs"]
 mod peer;
 #[path = "tasks/runs.rs"]

@@ -272,7 +272,7 @@ impl TestHost {
         let starts_new = members.iter().any(|member| !member.tenure.health().draining);
         let fires = agenda.schedule.is_some_and(|at| at <= agenda.now) && starts_new;
         let due = agenda.ready || agenda.run.is_some_and(|at| at <= agenda.now);
-        !fires && !(due && self.can_be_claimed(&members).await)
+        !(fires || due && self.can_be_claimed(&members).await)
     }
 
     async fn can_be_claimed(&self, members: &[Member]) -> bool {

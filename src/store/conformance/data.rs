@@ -123,7 +123,7 @@ async fn names_with_odd_characters_are_told_apart(f: Fixture) {
 
 async fn lanes_with_odd_names_are_told_apart(f: Fixture) {
     let keys =
-        ["k", "K", "k%", "k_", "k'", "k\"", "k:1", "k\0", "\u{e9}", "e\u{301}", " k", &"k".repeat(1000)];
+        ["k", "K", "k%", "k_", "k'", "k\"", "k:1", "k\\", "\u{e9}", "e\u{301}", " k", &"k".repeat(255)];
     for (n, key) in keys.iter().enumerate() {
         let name = format!("t{n}");
         let task = f.task(json!({ "task_id": name, "concurrency_key": key })).await;

@@ -199,12 +199,13 @@ impl Writer {
         }
         match self.transact(&batch) {
             Ok((worth, hint)) => {
-                for (command, worth) in batch.into_iter().zip(worth) {
-                    command.answer(worth);
-                }
+                // Before the answers: who begins to watch after one hears nothing of what it was told.
                 if let Some(hint) = hint {
                     // Nobody watches: fine.
                     let _ = self.hints.send(hint);
+                }
+                for (command, worth) in batch.into_iter().zip(worth) {
+                    command.answer(worth);
                 }
             }
             Err(Failed::Before(fault)) if batch.len() > 1 && !fault.is_of_the_surroundings() => {

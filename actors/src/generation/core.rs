@@ -22,7 +22,7 @@ use crate::child::{Child, Place};
 use crate::error::CloseError;
 use crate::event::{ActorName, Cause, ChildName, EventKind};
 use crate::exit::{ExitReason, KillReason};
-use crate::gate::{Gate, Turned};
+use crate::gate::{Closed, Gate};
 use crate::generation::report::{CloseReport, Counters};
 use crate::generation::{CloseOrder, GenerationMessage, ServiceKey};
 use crate::id::{Epoch, ProcessId, Role, Seq};
@@ -381,7 +381,7 @@ impl Core {
         place: Place,
         spec: &mut ProcessSpec,
         role: Role,
-    ) -> Result<Arc<Child>, Turned> {
+    ) -> Result<Arc<Child>, Closed> {
         let _pass = self.population(place).admissions.enter()?;
         let mut ledger = self.ledger.lock();
         let name = ledger.name(self.epoch, role);

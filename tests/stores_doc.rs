@@ -14,12 +14,15 @@ const END: &str = "<!-- end -->\n";
 fn capabilities() -> Vec<Capabilities> {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(SystemClock);
-    let sqlite = SqliteStore::open(SqliteOptions::new(folder.path().join("tenure.db"), Arc::clone(&clock) as _));
+    let sqlite =
+        SqliteStore::open(SqliteOptions::new(folder.path().join("tenure.db"), Arc::clone(&clock) as _));
     vec![MemoryStore::new(clock).capabilities(), sqlite.unwrap().capabilities()]
 }
 
 fn table() -> String {
-    let mut text = String::from("| store | durable | shared | hints across OS processes | clock |\n|---|---|---|---|---|\n");
+    let mut text = String::from(
+        "| store | durable | shared | hints across OS processes | clock |\n|---|---|---|---|---|\n",
+    );
     let word = |yes: bool| if yes { "yes" } else { "no" };
     for store in capabilities() {
         let Capabilities { name, durable, shared, watch_across, server_clock } = store;

@@ -9,7 +9,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tenure::clock::{Clock as _, SystemClock};
-use tenure::model::{Event, EventKind, InstanceId, Run, RunId, RunStatus, Subject, TaskId, TaskSpec, Timestamp};
+use tenure::model::{
+    Event, EventKind, InstanceId, Run, RunId, RunStatus, Subject, TaskId, TaskSpec, Timestamp,
+};
 use tenure::store::{Hint, PageRequest, RunFilter, SqliteOptions, SqliteStore, Store as _, Synchronous};
 use tenure::{Deletion, Settings, Tenure};
 use tokio::sync::{broadcast, mpsc};

@@ -103,7 +103,8 @@ impl Instance {
                 Ok(true)
             }
             Err(Refusal::Fenced { fence, status, .. }) => {
-                tracing::warn!(run = %item.live.run_id, held = item.token.fence, fence, %status, "a late result was refused");
+                let (run, held) = (&item.live.run_id, item.token.fence);
+                tracing::warn!(%run, held, fence, %status, "a late result was refused");
                 self.try_reinstate(item).await.map(|reinstated| !reinstated)
             }
             Err(refusal) => {

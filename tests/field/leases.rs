@@ -1,7 +1,7 @@
 //! L: stuck, lost, or doubled work.
 
 use serde_json::json;
-use tenure::model::{CancelMode, InstanceId};
+use tenure::model::{AgentId, CancelMode, InstanceId};
 use tenure::store::{ClaimRequest, PruneRequest, Store};
 use tenure::testkit::{Gate, Script, ScriptedAgent, TestHost};
 use tenure::{Deletion, Error, Settings};
@@ -168,7 +168,7 @@ async fn field_l09_an_endless_run_with_a_heartbeat_has_one_attempt() {
 async fn field_l10_of_two_hosts_only_the_dead_ones_runs_move() {
     let (a, b, agent, gate) = held(3, json!({})).await;
     b.task(task(json!({ "task_id": "own" }))).await;
-    a.unregister_agent(&tenure::model::AgentId::new("agent").unwrap());
+    assert!(a.unregister_agent(&AgentId::new("agent").unwrap()));
     b.run("own").await;
     gate.arrived(4).await;
     a.kill();
@@ -281,13 +281,13 @@ async fn field_l16_a_slow_holders_late_result_is_fenced() {
 #[tokio::test(start_paused = true)]
 async fn field_l16_nobody_succeeded_a_late_holder_and_its_result_counts() {
     let (a, b, agent, gate) = held(1, json!({})).await;
-    b.unregister_agent(&tenure::model::AgentId::new("agent").unwrap());
+    assert!(b.unregister_agent(&AgentId::new("agent").unwrap()));
     a.cut_off();
     b.advance(TAKEOVER).await;
     b.see("t1").await.run(1).assert_status("queued");
     gate.open();
     b.advance(SECOND).await;
-    a.unregister_agent(&tenure::model::AgentId::new("agent").unwrap());
+    assert!(a.unregister_agent(&AgentId::new("agent").unwrap()));
     a.reconnect();
     b.advance(MINUTE).await;
     let seen = b.see("t1").await;
@@ -322,7 +322,7 @@ async fn field_l19_a_grant_that_never_starts_moves_on_and_costs_no_slot() {
     let nobody = ClaimRequest {
         instance: InstanceId::generate(),
         nonce: 7,
-        agents: [tenure::model::AgentId::new("agent").unwrap()].into(),
+        agents: [AgentId::new("agent").unwrap()].into(),
         limit: 1,
         lease: 30 * SECOND,
         repeat: false,

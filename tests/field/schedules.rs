@@ -50,8 +50,7 @@ async fn field_s02_what_is_skipped_for_its_lateness_is_visible() {
 #[tokio::test(start_paused = true)]
 async fn field_s03_an_occurrence_in_a_restart_runs_and_says_how_late() {
     let host = host().await;
-    let schedule = json!({ "type": "cron", "expression": "0 3 * * *" });
-    host.task(task(json!({ "schedule": schedule }))).await;
+    host.task(task(json!({ "schedule": cron("0 3 * * *") }))).await;
     host.advance(3 * HOUR - 10 * SECOND).await;
     host.shutdown().await.unwrap();
     host.advance(50 * SECOND).await;

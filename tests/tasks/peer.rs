@@ -42,7 +42,7 @@ impl DrainTo for TestHost {
 async fn task_p02_a_schedule_whose_occurrence_exists_passes_over_it() {
     let host = host().await;
     let agent = host.agent("agent", Script::new().answers("done"));
-    let fields = json!({ "schedule": { "type": "cron", "expression": "*/10 * * * *" } });
+    let fields = json!({ "schedule": cron("*/10 * * * *") });
     host.task(task(fields.clone())).await;
     host.advance(10 * MINUTE).await;
     host.delete_task(&name("t"), Deletion::Cancel).await.unwrap();

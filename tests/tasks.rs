@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
 
 #[path = "support/kit.rs"]
+#[allow(dead_code, reason = "shared with other tests, each of which uses some of it")]
 mod kit;
 
 #[path = "tasks/cancel.rs"]

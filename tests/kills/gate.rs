@@ -123,6 +123,7 @@ impl Gated {
     }
 }
 
+#[allow(clippy::ptr_arg, reason = "what a store answers, as it answers it")]
 fn tell_commit(answers: &Vec<Result<(), Refusal>>) -> (usize, Vec<String>) {
     let refused: Vec<String> = answers
         .iter()
@@ -132,6 +133,7 @@ fn tell_commit(answers: &Vec<Result<(), Refusal>>) -> (usize, Vec<String>) {
     (answers.len() - refused.len(), refused)
 }
 
+#[allow(clippy::ptr_arg, reason = "what a store answers, as it answers it")]
 fn tell_renewals(answers: &Vec<Renewal>) -> (usize, Vec<String>) {
     let renewed = |renewal: &&Renewal| matches!(renewal, Renewal::Renewed { .. });
     let refused: Vec<String> =

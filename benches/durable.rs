@@ -40,10 +40,12 @@ fn main() {
     }
 }
 
+type Measure = fn(&Plan, &Table);
+
 fn measure_all(plan: &Plan) {
     facts::print(plan);
     let table = Table::begin(plan.judges);
-    let all: [(Group, fn(&Plan, &Table)); 6] = [
+    let all: [(Group, Measure); 6] = [
         (Group::Cycles, cycles::measure),
         (Group::Callers, cycles::measure_callers),
         (Group::Host, host::measure),

@@ -119,7 +119,6 @@ impl Tenure {
 
     /// Forgets an agent: nothing more is claimed for it here. Attempts in progress go on. False if there was
     /// none.
-    #[must_use = "false means that there was no such agent"]
     pub fn unregister_agent(&self, agent_id: &AgentId) -> bool {
         self.instance.unregister(agent_id)
     }

@@ -1,5 +1,6 @@
 //! Every promise of the port, by every store: a visible test for each pair. Beside them, what a caller sees of
 //! a store that fails.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails panics")]
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -16,8 +17,11 @@ use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous}
 #[path = "conformance/faults.rs"]
 mod faults;
 
-/// A store under test: its name, and how to get an empty one. One line each.
-const STORES: &[(&str, fn() -> Fixture)] = &[
+/// A store under test: its name, and how to get an empty one.
+type Named = (&'static str, fn() -> Fixture);
+
+/// The stores under test, one line each.
+const STORES: &[Named] = &[
     ("memory", memory),
     ("faulty-memory", || with(memory(), |store| Arc::new(each_method_fails_first(store)))),
     ("seeded-memory", || with(memory(), |store| Arc::new(Faulty::seeded(store, SEED, 300)))),
@@ -84,7 +88,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-fn pair((name, fixture): &'static (&'static str, fn() -> Fixture), case: Case) -> Trial {
+fn pair((name, fixture): &'static Named, case: Case) -> Trial {
     trial(format!("{name}::{}", case.name), move || (case.run)(fixture()))
 }
 

@@ -17,6 +17,12 @@ fn plugin_actor_uses_the_kernel_by_messages_alone() -> Result<(), Box<dyn Error>
     Ok(())
 }
 
+#[test]
+fn year_in_milliseconds_tells_what_became_of_a_year() -> Result<(), Box<dyn Error>> {
+    insta::assert_snapshot!("year_in_milliseconds", output_of("year_in_milliseconds")?);
+    Ok(())
+}
+
 /// Runs an example to its end, which is a good one, and answers what it printed.
 fn output_of(example: &str) -> Result<String, Box<dyn Error>> {
     let output = Command::new(built(example)?).output()?;

@@ -1,5 +1,6 @@
 //! What only a store in a file has to keep: its schema, its file when that is damaged, full or read-only, other
 //! programs that write to it. What it has in common with other stores is in `conformance.rs`.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that fails panics")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

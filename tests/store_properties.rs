@@ -2,6 +2,7 @@
 //! and every store answers as the memory store does.
 //!
 //! A failure prints its seed; `TENURE_TEST_SEED=number` runs it again.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails panics")]
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -117,12 +117,6 @@ pub enum CommitError {
         /// The epoch it belongs to.
         epoch: Epoch,
     },
-    /// More than 32,767 effects of this process are in flight at once.
-    #[error("process \"{process}\" has too many effects in flight; end some before the next")]
-    TooManyInFlight {
-        /// The process.
-        process: ProcessId,
-    },
 }
 
 fn now_open(current: Option<Epoch>) -> String {

@@ -1,28 +1,33 @@
 //! The gate: one atomic word that decides, atomically with revocation, whether an effect may begin.
 //!
-//! Every process has one for its commits, every generation two for its admissions. The word holds a closed
-//! bit, a bit that says whether effects are to be told of, the number of effects in flight and the number of
-//! effects ever begun:
+//! Every process has one for its commits, every generation two for its admissions. Two words count, one those
+//! that came in, one those that went out, each beside a closed bit:
 //!
 //! ```text
-//! 63                                  17 16             2   1   0
-//! +------------------------------------+----------------+---+---+
-//! | begun (wraps harmlessly)           | in flight      | W | C |
-//! +------------------------------------+----------------+---+---+
+//!          63                              1   0
+//!         +---------------------------------+---+
+//! entered | begun                           | C |    decides
+//!         +---------------------------------+---+
+//! left    | over                            | C |    tells when all are out
+//!         +---------------------------------+---+
 //! ```
+//!
+//! An effect enters by adding to the first word and looks at what the addition found; it leaves by adding to
+//! the second. Neither reads its word first, and each has a word of its own, because a locked instruction that
+//! meets the one before on the same word, or a read that does, waits for it: that alone costs a third of a
+//! commit. So the refused leave a mark in the first word, and how many began is kept beside it by the closer.
 //!
 //! Invariants, each with the reason it holds:
 //!
 //! 1. *An effect begins before the closed bit is set, or not at all.* Entering and closing are
-//!    read-modify-writes of the same word, so they have one order; [`Gate::enter`] writes only over a word in
-//!    which the closed bit was not set.
-//! 2. *Whoever closed the gate can wait for every effect that began.* Such an effect is counted in flight from
-//!    the write that let it in until its [`Pass`] is dropped.
-//! 3. *The last one out wakes the closer.* The subtraction that leaves a closed word without effects in flight
-//!    sees exactly that in its own result; the closer registers before it looks.
-//! 4. *Counting is free.* Entering adds to both counters at once, so `begun` needs no write of its own.
-//! 5. *The refused leave no mark.* They write nothing, so the number in flight in a closed word only falls, and
-//!    what a drained word says stays true. An addition taken back after looking would not do: it could be seen.
+//!    read-modify-writes of the same word, so they have one order; whoever finds the closed bit is refused.
+//! 2. *Whoever closed the gate can wait for every effect that began.* The write that closes finds how many did.
+//!    Each of them leaves once, when its [`Pass`] is dropped, and nobody else does.
+//! 3. *A drained gate stays drained.* What began is final, and those that left only become more.
+//! 4. *The last one out wakes the closer.* The closer says in the second word how many it waits for: who leaves
+//!    after that finds the bit, who left before is found by the closer, who registers before it looks.
+//! 5. *Counting is free.* Entering counts what began.
+//! 6. *Nothing runs over.* A count has 63 bits.
 //!
 //! Checking an epoch and then committing would not do: between the two the generation may close, and the
 //! commit would land after close had returned. `--cfg tenure_toy_gate` builds that mistake on purpose; the
@@ -35,32 +40,27 @@ mod storm;
 #[cfg(all(test, not(tenure_loom)))]
 mod tests;
 
-use crate::sync::{AtomicU64, Notify, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Notify, Ordering, yield_now};
 
 const CLOSED: u64 = 1;
-/// Here, so that the fast path reads one word.
-const WATCHED: u64 = 1 << 1;
-const ONE_IN_FLIGHT: u64 = 1 << IN_FLIGHT_SHIFT;
-const IN_FLIGHT_SHIFT: u32 = 2;
-const IN_FLIGHT_MASK: u64 = 0x7fff << IN_FLIGHT_SHIFT;
-const ONE_BEGUN: u64 = 1 << BEGUN_SHIFT;
-const BEGUN_SHIFT: u32 = 17;
+const COUNT_SHIFT: u32 = 1;
+const ONE: u64 = 1 << COUNT_SHIFT;
 
 /// Admits effects until it is closed, and lets the closer wait for those inside.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    word: AtomicU64,
+    entered: AtomicU64,
+    left: AtomicU64,
+    /// How many effects began before it was closed; written once, before the closed bit of `left`.
+    begun: AtomicU64,
+    /// Effects are to be told of. Not a bit of `entered`, which is not to be read before it is added to.
+    watched: AtomicBool,
     drained: Notify,
 }
 
-/// Why an effect may not begin.
+/// The gate is closed, for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turned {
-    /// The gate is closed, for good.
-    Closed,
-    /// As many effects are in flight as can be counted, 32,767: passes are being leaked.
-    Full,
-}
+pub(crate) struct Closed;
 
 /// An effect in flight; dropping it ends the effect.
 #[derive(Debug)]
@@ -71,52 +71,60 @@ pub(crate) struct Pass<'a> {
 
 impl Gate {
     pub(crate) fn new() -> Self {
-        Self { word: AtomicU64::new(0), drained: Notify::default() }
+        let [entered, left, begun] = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { entered, left, begun, watched: AtomicBool::new(false), drained: Notify::default() }
     }
 
     /// Lets one effect begin, unless the gate is closed.
     #[cfg(not(tenure_toy_gate))]
     #[inline]
-    pub(crate) fn enter(&self) -> Result<Pass<'_>, Turned> {
-        match self.word.fetch_update(Ordering::Acquire, Ordering::Acquire, admit) {
-            Ok(_) => Ok(Pass { gate: self }),
-            Err(word) if word & CLOSED != 0 => Err(Turned::Closed),
-            Err(_) => Err(Turned::Full),
-        }
+    pub(crate) fn enter(&self) -> Result<Pass<'_>, Closed> {
+        let before = self.entered.fetch_add(ONE, Ordering::Acquire);
+        if before & CLOSED != 0 { Err(Closed) } else { Ok(Pass { gate: self }) }
     }
 
     /// The mistake this module exists to prevent: a plain load, then the effect.
     #[cfg(tenure_toy_gate)]
-    pub(crate) fn enter(&self) -> Result<Pass<'_>, Turned> {
-        if self.word.load(Ordering::Acquire) & CLOSED != 0 {
-            return Err(Turned::Closed);
+    pub(crate) fn enter(&self) -> Result<Pass<'_>, Closed> {
+        if self.entered.load(Ordering::Acquire) & CLOSED != 0 {
+            return Err(Closed);
         }
         // Counted all the same, so that the only thing the toy gets wrong is the promise.
-        self.word.fetch_add(ONE_BEGUN, Ordering::Relaxed);
+        self.entered.fetch_add(ONE, Ordering::Relaxed);
+        self.leave();
         Ok(Pass { gate: self })
     }
 
-    /// Lets no further effect begin. Idempotent. Returns how many are still in flight.
-    pub(crate) fn close(&self) -> u64 {
-        in_flight(self.word.fetch_or(CLOSED, Ordering::AcqRel))
+    /// Lets no further effect begin. Idempotent.
+    pub(crate) fn close(&self) {
+        let before = self.entered.fetch_or(CLOSED, Ordering::AcqRel);
+        if before & CLOSED == 0 {
+            self.begun.store(before >> COUNT_SHIFT, Ordering::Relaxed);
+            self.left.fetch_or(CLOSED, Ordering::AcqRel);
+        }
     }
 
     /// Has effects told of from here on.
     pub(crate) fn watch(&self) {
-        self.word.fetch_or(WATCHED, Ordering::Relaxed);
+        self.watched.store(true, Ordering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & WATCHED != 0
+        self.watched.load(Ordering::Relaxed)
     }
 
     /// How many effects ever began, those in flight included. Final once the gate is closed.
     pub(crate) fn begun(&self) -> u64 {
-        self.word.load(Ordering::Acquire) >> BEGUN_SHIFT
+        let entered = self.entered.load(Ordering::Acquire);
+        if entered & CLOSED == 0 {
+            return entered >> COUNT_SHIFT;
+        }
+        self.left_of_closed();
+        self.begun.load(Ordering::Relaxed)
     }
 
-    /// Completes once the gate is closed and no effect is in flight.
+    /// Completes once no effect is in flight; to be called when the gate is closed.
     ///
     /// Cancel safety: nothing is lost when the future is dropped.
     pub(crate) async fn drained(&self) {
@@ -129,45 +137,47 @@ impl Gate {
         }
     }
 
+    /// It is closed and no effect is in flight.
     pub(crate) fn is_drained(&self) -> bool {
-        let word = self.word.load(Ordering::Acquire);
-        word & CLOSED != 0 && in_flight(word) == 0
+        self.entered.load(Ordering::Acquire) & CLOSED != 0 && self.are_out(self.left_of_closed())
     }
 
-    #[cfg(not(tenure_toy_gate))]
-    #[inline]
-    fn leave(&self) {
-        let before = self.word.fetch_sub(ONE_IN_FLIGHT, Ordering::Release);
-        if before & CLOSED != 0 {
-            self.left_closed(before);
+    /// Those that left, once it is known how many will.
+    fn left_of_closed(&self) -> u64 {
+        loop {
+            let left = self.left.load(Ordering::Acquire);
+            if left & CLOSED != 0 {
+                return left;
+            }
+            // Another thread is between the two writes of its close.
+            yield_now();
         }
     }
 
-    #[cfg(not(tenure_toy_gate))]
+    fn are_out(&self, left: u64) -> bool {
+        left >> COUNT_SHIFT >= self.begun.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn leave(&self) {
+        let before = self.left.fetch_add(ONE, Ordering::AcqRel);
+        if before & CLOSED != 0 {
+            self.left_closed(before + ONE);
+        }
+    }
+
     #[cold]
-    fn left_closed(&self, before: u64) {
-        if in_flight(before) == 1 {
+    fn left_closed(&self, left: u64) {
+        if self.are_out(left) {
             self.drained.notify_waiters();
         }
     }
-
-    #[cfg(tenure_toy_gate)]
-    fn leave(&self) {}
 }
 
 impl Drop for Pass<'_> {
     #[inline]
     fn drop(&mut self) {
+        #[cfg(not(tenure_toy_gate))]
         self.gate.leave();
     }
-}
-
-/// The word with one more effect in flight, or none if that may not be.
-fn admit(word: u64) -> Option<u64> {
-    let may_begin = word & CLOSED == 0 && word & IN_FLIGHT_MASK < IN_FLIGHT_MASK;
-    may_begin.then(|| word.wrapping_add(ONE_BEGUN + ONE_IN_FLIGHT))
-}
-
-fn in_flight(word: u64) -> u64 {
-    (word & IN_FLIGHT_MASK) >> IN_FLIGHT_SHIFT
 }

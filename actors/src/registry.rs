@@ -1,8 +1,9 @@
 //! The registry: admits, finds and removes managed processes, and owns nothing else.
 //!
-//! Reads load a concurrent index and never wait for the actor. Admission is serialised by the actor, which
-//! runs no user code and awaits neither a start nor a close in its handlers: one slow or hanging start delays
-//! nobody. Numbered promises: supervision contract, G1 to G13 and R1 to R42.
+//! Reads load a concurrent index and never wait for the actor. Nor does a start: admission is serialised by the
+//! ledger, and whoever starts a process spawns it. The actor serves those who send its messages and tidies up
+//! after processes that ended; it runs no user code and awaits neither a start nor a close in its handlers: one
+//! slow or hanging start delays nobody. Numbered promises: supervision contract, G1 to G13 and R1 to R42.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use crate::exit::ExitReason;
 use crate::generation::close::{self, Stop};
 use crate::generation::core::Core;
 use crate::generation::report::CloseReport;
-use crate::id::{ProcessId, Role};
+use crate::id::ProcessId;
 use crate::inside;
 use crate::process::wrapper::{Starter, launch};
 use crate::process::{ManagedProcess, ProcessHandle, ProcessIdentity, ProcessInfo, ProcessSpec, object_of};
 use crate::tasks;
 
-/// The registry's protocol. Public, so that plugin actors written with plain ractor use it directly; the
-/// methods of [`Registry`] are thin senders of these messages.
+/// The registry's protocol. Public, so that plugin actors written with plain ractor use it directly; what
+/// handles them are the methods of [`Registry`].
 ///
 /// A registry that is closed and gone drops messages and their reply ports: `ractor::call!` then answers an
 /// error, which means *closed*. Give calls a time limit (`ractor::call_t!`): a message that is being sent in the
@@ -164,13 +165,29 @@ impl Registry {
     {
         let id = id.try_into()?;
         let closed = StartError::RegistryClosed { id: id.clone() };
-        self.call(|reply| RegistryMessage::Start { id, process, reply }).await.unwrap_or(Err(closed))
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let mut process = process;
+        // Here, for nothing of it waits, and the way to the actor and back would cost as much again.
+        match admit(&self.core, id.clone(), &mut process) {
+            Ok(child) => begin(&self.core, &child, process, reply.into()),
+            // The actor decides again, and tells of it, unless it is gone.
+            Err(_) => self.send(RegistryMessage::Start { id, process, reply: reply.into() }),
+        }
+        self.core.chaos.pause().await;
+        self.core.answer(answer).await.unwrap_or(Err(closed))
     }
 
     async fn call<T>(&self, message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage) -> Option<T> {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        self.core.actors.registry.get()?.cast(message(reply.into())).ok()?;
+        self.send(message(reply.into()));
         self.core.answer(answer).await
+    }
+
+    /// A message to an actor that is gone drops its reply port, which says so.
+    fn send(&self, message: RegistryMessage) {
+        if let Some(actor) = self.core.actors.registry.get() {
+            drop(actor.cast(message));
+        }
     }
 
     /// The process object registered under `id`, starting or running: the same concrete object that was
@@ -329,48 +346,37 @@ fn start(
     reply: RpcReplyPort<Result<ProcessHandle, StartError>>,
 ) {
     match admit(core, id, &mut process) {
+        Ok(child) => begin(core, &child, process, reply),
         Err(error) => {
             refused(core, &error);
             // Before the answer: whoever hears of it can reserve again at once (contract, C2).
             process.discard();
             drop(reply.send(Err(error)));
         }
-        Ok(child) => {
-            let name = child.name.clone();
-            let admitted = core.journal.emit(child.held_since().or(core.events.opened()), || {
-                let (process, child) = (child.id.clone(), name.clone());
-                (ActorName::Registry(core.epoch), EventKind::Admitted { process, child })
-            });
-            child.note_admitted(admitted);
-            let started = core.journal.emit(admitted, || {
-                let child = ActorName::Child(name);
-                (ActorName::Generation(core.epoch), EventKind::Started { child })
-            });
-            launch(core, &child, process, Starter::Caller(reply), started);
-        }
     }
 }
 
 fn admit(core: &Arc<Core>, id: ProcessId, process: &mut ProcessSpec) -> Result<Arc<Child>, StartError> {
-    let role: Role = process.role()?;
-    if core.is_sealed() {
-        return Err(StartError::RegistryClosed { id });
-    }
-    if let Some(refusal) = in_the_way(core, &id) {
-        // Closed comes first: what is in the way will not make room for anybody again.
-        let is_open = core.population(Place::Registry).admissions.enter().is_ok();
-        return Err(if is_open { refusal } else { StartError::RegistryClosed { id } });
-    }
-    core.admit(id.clone(), Place::Registry, process, role).map_err(|_| StartError::RegistryClosed { id })
+    let role = process.role()?;
+    core.admit(id, Place::Registry, process, role)
 }
 
-fn in_the_way(core: &Core, id: &ProcessId) -> Option<StartError> {
-    if let Some(state) = core.find(id.as_str()).and_then(|existing| existing.state()) {
-        return Some(StartError::AlreadyExists { id: id.clone(), state });
-    }
-    let limit = core.limits.max_processes?;
-    let is_full = core.names.load(std::sync::atomic::Ordering::Acquire) >= limit;
-    is_full.then(|| StartError::TooManyProcesses { id: id.clone(), limit })
+fn begin(
+    core: &Arc<Core>,
+    child: &Arc<Child>,
+    process: ProcessSpec,
+    reply: RpcReplyPort<Result<ProcessHandle, StartError>>,
+) {
+    let admitted = core.journal.emit(child.held_since().or(core.events.opened()), || {
+        let (process, child) = (child.id.clone(), child.name.clone());
+        (ActorName::Registry(core.epoch), EventKind::Admitted { process, child })
+    });
+    child.note_admitted(admitted);
+    let started = core.journal.emit(admitted, || {
+        let child = child.actor_name();
+        (ActorName::Generation(core.epoch), EventKind::Started { child })
+    });
+    launch(core, child, process, Starter::Caller(reply), started);
 }
 
 fn refused(core: &Core, error: &StartError) {

@@ -4,12 +4,16 @@
 //! otherwise they are the standard library's and tokio's. Nothing else in the crate uses this module.
 
 #[cfg(not(tenure_loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(not(tenure_loom))]
+pub(crate) use std::thread::yield_now;
 #[cfg(not(tenure_loom))]
 pub(crate) use tokio::sync::Notify;
 
 #[cfg(tenure_loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(tenure_loom)]
+pub(crate) use loom::thread::yield_now;
 #[cfg(tenure_loom)]
 pub(crate) use model::Notify;
 

@@ -8,21 +8,24 @@ use tenure_actors::{
 };
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Instance;
 use super::attempt::Job;
 use super::live::LiveRun;
 use super::pause::Pause;
-use crate::model::{OverlapPolicy, Run};
+use crate::model::{OverlapPolicy, Run, RunStatus};
 use crate::rules::{self, Moment};
-use crate::store::{ClaimRequest, Decision, Hint, RunWrite, StoreError};
+use crate::store::{ClaimRequest, Decision, Hint, Refusal, RunWrite, StoreError};
 
 /// The most runs in one claim.
 const BATCH: usize = 512;
 
 /// The longest pause while the store does not answer (field G9).
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often it is asked whether something is due earlier.
+const LISTENS_EVERY: Duration = Duration::from_millis(100);
 
 /// How long a run waits whose operation was not to be had.
 const BUSY: Duration = Duration::from_secs(1);
@@ -44,12 +47,21 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
         tokio::select! {
             () = context.cancelled() => return Ok(()),
             () = instance.drained() => break,
-            () = claimer.something_to_claim() => {}
-            () = sleep(wait) => {}
+            () = claimer.something_to_claim(wait) => {}
         }
     }
     context.cancelled().await;
     Ok(())
+}
+
+/// The next hint; none when some were missed.
+async fn heard(hints: &mut Option<broadcast::Receiver<Hint>>) -> Option<Hint> {
+    let Some(hints) = hints else { return std::future::pending().await };
+    match hints.recv().await {
+        Ok(hint) => Some(hint),
+        Err(RecvError::Lagged(_)) => None,
+        Err(RecvError::Closed) => std::future::pending().await,
+    }
 }
 
 struct Claimer {
@@ -125,22 +137,33 @@ impl Claimer {
         Ok(agenda.run.map_or(poll, |due| due.since(agenda.now).min(poll)))
     }
 
-    /// Waits for an agent, for room where there was none, or for a hint. What is missed is found at the next
-    /// poll.
-    async fn something_to_claim(&mut self) {
-        let live = &self.instance.live;
-        let room =
-            async { if self.cramped { live.room.notified().await } else { std::future::pending().await } };
-        let hint = async {
-            match &mut self.hints {
-                Some(hints) => ready(hints).await,
-                None => std::future::pending().await,
+    /// Waits so long, or until there is an agent, room where there was none, or a hint that something is ready
+    /// or due earlier. What is missed is found at the next poll.
+    async fn something_to_claim(&mut self, wait: Duration) {
+        let mut until = Instant::now() + wait;
+        let mut look_at = None;
+        loop {
+            let live = &self.instance.live;
+            tokio::select! {
+                () = live.room.notified(), if self.cramped => return,
+                () = self.instance.new_agent.notified() => return,
+                () = sleep_until(until) => return,
+                () = sleep_until(look_at.unwrap_or(until)) => {
+                    look_at = None;
+                    if let Ok(wait) = self.until_due().await {
+                        until = until.min(Instant::now() + wait);
+                    }
+                }
+                hint = heard(&mut self.hints) => match hint {
+                    Some(hint) if !hint.ready => {
+                        // Hints come with every lease: the agenda is asked for many of them at once.
+                        if hint.agenda {
+                            look_at.get_or_insert_with(|| Instant::now() + LISTENS_EVERY);
+                        }
+                    }
+                    _ => return,
+                }
             }
-        };
-        tokio::select! {
-            () = room => {}
-            () = hint => {}
-            () = self.instance.new_agent.notified() => {}
         }
     }
 
@@ -179,8 +202,34 @@ impl Claimer {
             self.instance.commit(decisions)
         };
         let answers = self.until(deadline, commit).await?;
-        let stored = writes.iter().zip(answers);
-        Some(stored.map(|(write, answer)| answer.is_ok().then(|| write.run.clone())).collect())
+        let mut stored = Vec::with_capacity(writes.len());
+        for ((write, granted), answer) in writes.iter().zip(granted).zip(answers) {
+            stored.push(match answer {
+                Ok(()) => Some(write.run.clone()),
+                Err(refusal) => self.begin_again(granted, refusal, deadline).await,
+            });
+        }
+        Some(stored)
+    }
+
+    /// Decides again about a grant that others wrote to before its attempt began: somebody wants the run
+    /// cancelled, and it is given back for that at once.
+    async fn begin_again(&self, granted: &Granted, refusal: Refusal, deadline: Instant) -> Option<Run> {
+        let live = &granted.job.live;
+        tracing::debug!(run = %live.run_id, %refusal, "decided again");
+        let vitals = &self.instance.vitals;
+        let run = self.until(deadline, || vitals.watch(self.instance.store.run(&live.run_id))).await??;
+        if run.token() != Some(live.token) {
+            return None;
+        }
+        let moment = self.until(deadline, || self.instance.moment()).await?;
+        let write = match (&granted.reserved, &run.cancel) {
+            (Ok(_), None) => rules::start(&run, live.token, moment),
+            _ => rules::release(&run, live.token, &refusal.to_string(), Duration::ZERO, moment),
+        };
+        let write = write.ok()?;
+        let decision = || self.instance.commit_one(write.clone().into());
+        self.until(deadline, decision).await?.is_ok().then_some(write.run)
     }
 
     /// Asks the store again and again, with the same words, until it answers or the deadline has passed.
@@ -230,17 +279,6 @@ impl Claimer {
     }
 }
 
-/// Waits for a hint that runs may be ready.
-async fn ready(hints: &mut broadcast::Receiver<Hint>) {
-    loop {
-        match hints.recv().await {
-            Ok(hint) if !hint.ready => {}
-            Ok(_) | Err(RecvError::Lagged(_)) => return,
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
-}
-
 /// A run that was granted, and what became of its operation.
 struct Granted {
     job: Job,
@@ -251,6 +289,9 @@ impl Granted {
     /// None if the run was given back.
     fn begun(mut self, run: Run) -> Option<Begun> {
         let lease = self.reserved.ok()?;
+        if run.status != RunStatus::Running {
+            return None;
+        }
         self.job.begun(run);
         Some(Begun { job: self.job, lease })
     }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -37,6 +38,8 @@ pub(crate) enum What {
 #[derive(Default)]
 pub(crate) struct Outbox {
     queue: Mutex<VecDeque<Item>>,
+    /// How many are neither stored nor refused for good.
+    unstored: AtomicUsize,
     filled: Notify,
     /// What is being stored. Who holds the lock stores; what it does not finish, the next one does.
     pub(crate) in_flight: tokio::sync::Mutex<Vec<Item>>,
@@ -45,6 +48,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn push(&self, live: Arc<LiveRun>, what: What) {
         let token = live.token;
+        self.unstored.fetch_add(1, Ordering::SeqCst);
         self.queue.lock().push_back(Item { live, token, what, write: None });
         self.filled.notify_one();
     }
@@ -56,9 +60,14 @@ impl Outbox {
         batch.extend(queue.drain(..many));
     }
 
+    /// So many of what was taken were stored, or refused for good.
+    pub(crate) fn settled(&self, many: usize) {
+        self.unstored.fetch_sub(many, Ordering::SeqCst);
+    }
+
+    /// How many are neither stored nor refused for good.
     pub(crate) fn len(&self) -> usize {
-        let in_flight = self.in_flight.try_lock().map_or(1, |batch| batch.len());
-        self.queue.lock().len() + in_flight
+        self.unstored.load(Ordering::SeqCst)
     }
 
     /// Waits until something may have come.

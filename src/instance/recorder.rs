@@ -80,7 +80,7 @@ impl Instance {
                 settled.insert(place);
             }
         }
-        let mut place = 0;
+        let (mut place, before) = (0, batch.len());
         batch.retain(|item| {
             let gone = settled.contains(&place) || item.is_pointless();
             place += 1;
@@ -89,6 +89,7 @@ impl Instance {
             }
             !gone
         });
+        self.outbox.settled(before - batch.len());
         Ok(())
     }
 
@@ -102,7 +103,8 @@ impl Instance {
                 Ok(true)
             }
             Err(Refusal::Fenced { fence, status, .. }) => {
-                tracing::warn!(run = %item.live.run_id, held = item.token.fence, fence, %status, "a late result was refused");
+                let (run, held) = (&item.live.run_id, item.token.fence);
+                tracing::warn!(%run, held, fence, %status, "a late result was refused");
                 self.try_reinstate(item).await.map(|reinstated| !reinstated)
             }
             Err(refusal) => {

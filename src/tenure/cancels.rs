@@ -2,7 +2,7 @@
 
 use super::{Decided, Tenure};
 use crate::error::Error;
-use crate::model::{Run, RunId, RunStatus};
+use crate::model::{Place, Run, RunId, RunStatus};
 use crate::rules::{self, Cancel, CancelRequest, Moment};
 use crate::store::{Decision, PageRequest, RunFilter};
 
@@ -32,7 +32,10 @@ impl Tenure {
             let run = self.run(run_id).await?;
             Ok(match rules::cancel(&run, request, moment) {
                 Cancel::Write(write) => {
-                    let run = write.run.clone();
+                    let mut run = write.run.clone();
+                    if run.status.is_terminal() {
+                        run.place = Place::Nowhere;
+                    }
                     Decided::write(write, run)
                 }
                 Cancel::AlreadyRequested | Cancel::AlreadyTerminal => Decided::Already(run),

@@ -220,15 +220,13 @@ impl Tenure {
             Place::Future => WaitReason::NotDue { until: run.due_at },
             Place::Paused => WaitReason::Paused,
             Place::Lane { lane } => {
-                let view = self.instance.store.lane(lane).await?;
-                let holders = view.active.into_iter().filter(|run| run.status.takes_room());
-                let holders = holders.map(|run| run.run_id).filter(|holder| *holder != run.run_id).collect();
-                WaitReason::LaneFull { lane: Arc::clone(lane), holders }
+                WaitReason::LaneFull { lane: Arc::clone(lane), holders: self.holders(lane, run).await? }
             }
+            Place::Ready if self.is_paused(run).await? => WaitReason::Paused,
             Place::Ready if self.instance.agent(&run.spec.agent_id).is_none() => {
                 WaitReason::NoAgent { agent_id: run.spec.agent_id.clone() }
             }
-            Place::Ready => WaitReason::Worker,
+            Place::Ready => self.full_lane(run).await?.unwrap_or(WaitReason::Worker),
         };
         let since = match &run.approval {
             Some(approval) if run.status == RunStatus::AwaitingApproval => approval.asked_at,
@@ -236,5 +234,28 @@ impl Tenure {
             _ => run.due_at,
         };
         Ok(Some(Waiting { reason, since }))
+    }
+    /// Whether its task was paused after it became ready.
+    async fn is_paused(&self, run: &Run) -> Result<bool, Error> {
+        let task = self.instance.store.task(&run.spec.task_id).await?;
+        Ok(!run.spec.override_pause && task.is_some_and(|(task, _)| !task.spec.enabled))
+    }
+
+    /// A lane that became full after the run became ready.
+    async fn full_lane(&self, run: &Run) -> Result<Option<WaitReason>, Error> {
+        for lane in &run.spec.lanes {
+            let holders = self.holders(&lane.name, run).await?;
+            if holders.len() >= usize::try_from(lane.limit).unwrap_or(usize::MAX) {
+                return Ok(Some(WaitReason::LaneFull { lane: Arc::clone(&lane.name), holders }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The other runs that take room in a lane.
+    async fn holders(&self, lane: &str, run: &Run) -> Result<Vec<RunId>, Error> {
+        let active = self.instance.store.lane(lane).await?.active.into_iter();
+        let holders = active.filter(|other| other.status.takes_room()).map(|other| other.run_id);
+        Ok(holders.filter(|holder| *holder != run.run_id).collect())
     }
 }

@@ -25,7 +25,7 @@ use crate::tenure::{RunRequest, Tenure};
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// How often others are let run before this instant counts as over. One round runs all that can run.
-const ROUNDS: usize = 16;
+const ROUNDS: usize = 256;
 
 /// How often [`TestHost::drain`] looks before it gives up: an agent that always makes new work never drains.
 const LOOKS: usize = 100_000;
@@ -144,7 +144,8 @@ impl TestHost {
         // What two hosts draw differs, as it would: tokens are made of it.
         let place = world.members.lock().len() as u64;
         settings.seed = settings.seed.map(|seed| seed.wrapping_add(place));
-        let link = Arc::new(Link::to(Arc::clone(&world.store) as Arc<dyn Store>));
+        let link =
+            Arc::new(Link::to(Arc::clone(&world.store) as Arc<dyn Store>, settings.seed.unwrap_or(place)));
         let tenure = match Tenure::open(Arc::clone(&link) as Arc<dyn Store>, settings).await {
             Ok(tenure) => tenure,
             Err(error) => panic!("the test host does not open: {error}"),
@@ -271,7 +272,7 @@ impl TestHost {
         let starts_new = members.iter().any(|member| !member.tenure.health().draining);
         let fires = agenda.schedule.is_some_and(|at| at <= agenda.now) && starts_new;
         let due = agenda.ready || agenda.run.is_some_and(|at| at <= agenda.now);
-        !fires && !(due && self.can_be_claimed(&members).await)
+        !(fires || due && self.can_be_claimed(&members).await)
     }
 
     async fn can_be_claimed(&self, members: &[Member]) -> bool {

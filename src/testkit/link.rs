@@ -2,9 +2,11 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
+use tokio::task::yield_now;
 
 use crate::model::{
     Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId, Timestamp,
@@ -33,11 +35,23 @@ pub(super) enum Line {
 pub(super) struct Link {
     store: Arc<dyn Store>,
     line: Mutex<Line>,
+    /// Draws who goes first when calls of several callers meet: the same for the same seed.
+    dice: AtomicU64,
 }
 
 impl Link {
-    pub(super) fn to(store: Arc<dyn Store>) -> Self {
-        Self { store, line: Mutex::new(Line::Up) }
+    pub(super) fn to(store: Arc<dyn Store>, seed: u64) -> Self {
+        Self { store, line: Mutex::new(Line::Up), dice: AtomicU64::new(seed) }
+    }
+
+    /// Lets others go first, or not: a store takes its time, and what is between two calls of one caller is
+    /// what tests of races are about.
+    async fn way(&self) {
+        let drawn = self.dice.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let mixed = (drawn ^ (drawn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        for _ in 0..(mixed >> 62) {
+            yield_now().await;
+        }
     }
 
     /// A dead host stays dead.
@@ -54,8 +68,9 @@ impl Link {
 
     fn read<'a, T: Send + 'a>(&'a self, call: Answer<'a, T>) -> Answer<'a, T> {
         Box::pin(async move {
+            self.way().await;
             match self.line() {
-                Line::Up | Line::LosesReplies => call.await,
+                Line::Up | Line::LosesReplies => answered(call, self).await,
                 Line::Cut => Err(cut()),
                 Line::Hangs | Line::Gone => pending().await,
             }
@@ -64,8 +79,9 @@ impl Link {
 
     fn write<'a, T: Send + 'a>(&'a self, call: Answer<'a, T>) -> Answer<'a, T> {
         Box::pin(async move {
+            self.way().await;
             match self.line() {
-                Line::Up => call.await,
+                Line::Up => answered(call, self).await,
                 Line::LosesReplies => {
                     drop(call.await?);
                     Err(StoreError::unknown("the reply was lost on the way to the test host"))
@@ -75,6 +91,12 @@ impl Link {
             }
         })
     }
+}
+
+async fn answered<T>(call: Answer<'_, T>, link: &Link) -> Result<T, StoreError> {
+    let answer = call.await;
+    link.way().await;
+    answer
 }
 
 fn cut() -> StoreError {

@@ -20,7 +20,7 @@
 //! The effects are relaxed writes and the closer reads them relaxed, so that what it sees of them is the gate's
 //! doing alone. The gate is the source that production runs; only tokio's `Notify` is replaced, by a model of its own.
 //!
-//! Not explored: a full gate (loom has room for few threads; the plain tests fill one) and the wrap of `begun`.
+//! Not explored: counts that run over; those of the refused do in a plain test.
 
 use std::array;
 use std::future::{Future, poll_fn};
@@ -160,10 +160,10 @@ fn refused_entries_leave_no_mark() {
         gate.close();
         block_on(gate.drained());
         let begun = gate.begun();
-        assert_eq!(gate.close(), 0, "a refused entry was counted in flight");
         assert!(gate.is_drained(), "a gate once drained must stay drained");
 
         let admitted: u64 = entrants.map(|entrant| entrant.join().unwrap()).iter().sum();
+        assert!(gate.is_drained(), "a refused entry was counted in flight");
         assert_eq!(begun, admitted, "a refused entry was counted as begun");
         assert_eq!(gate.begun(), admitted, "the count moved after close had returned");
     });

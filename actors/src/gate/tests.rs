@@ -7,27 +7,26 @@ use futures_util::FutureExt;
 
 use super::*;
 
-const MOST_IN_FLIGHT: u64 = 32_767;
-
 #[test]
 fn a_closed_gate_refuses_and_counts_nothing() {
     let gate = Gate::new();
     drop(gate.enter().unwrap());
     gate.close();
-    assert_eq!(gate.enter().unwrap_err(), Turned::Closed);
+    assert_eq!(gate.enter().unwrap_err(), Closed);
     assert_eq!(fields(&gate), Fields { begun: 1, in_flight: 0, closed: true });
 }
 
 #[test]
-fn close_is_idempotent_and_tells_how_many_are_inside() {
+fn close_is_idempotent_and_those_inside_stay_counted() {
     let gate = Gate::new();
     let passes: [Pass<'_>; 2] = array::from_fn(|_| gate.enter().unwrap());
     assert_eq!(fields(&gate), Fields { begun: 2, in_flight: 2, closed: false });
-    assert_eq!(gate.close(), 2);
-    assert_eq!(gate.close(), 2);
-    assert_eq!(fields(&gate), Fields { begun: 2, in_flight: 2, closed: true });
+    for _ in 0..2 {
+        gate.close();
+        assert_eq!(fields(&gate), Fields { begun: 2, in_flight: 2, closed: true });
+    }
     drop(passes);
-    assert_eq!(gate.close(), 0);
+    gate.close();
     assert_eq!(fields(&gate), Fields { begun: 2, in_flight: 0, closed: true });
 }
 
@@ -39,30 +38,22 @@ fn an_open_gate_is_not_drained() {
 }
 
 #[test]
-fn a_full_gate_refuses_until_somebody_leaves() {
+fn the_refused_are_not_counted() {
     let gate = Gate::new();
-    let mut passes: Vec<_> = (0..MOST_IN_FLIGHT).map(|_| gate.enter().unwrap()).collect();
-    assert_eq!(gate.enter().unwrap_err(), Turned::Full);
-    assert_eq!(fields(&gate), Fields { begun: MOST_IN_FLIGHT, in_flight: MOST_IN_FLIGHT, closed: false });
-
-    drop(passes.pop());
-    passes.push(gate.enter().unwrap());
-    assert_eq!(gate.enter().unwrap_err(), Turned::Full);
-
+    let passes: [Pass<'_>; 2] = array::from_fn(|_| gate.enter().unwrap());
     gate.close();
-    assert_eq!(gate.enter().unwrap_err(), Turned::Closed);
+    let still_inside = Fields { begun: 2, in_flight: 2, closed: true };
+    for _ in 0..1_000 {
+        assert_eq!(gate.enter().unwrap_err(), Closed);
+    }
+    assert_eq!(fields(&gate), still_inside);
+    // As if more had been refused than ever will be.
+    gate.entered.store(u64::MAX << COUNT_SHIFT | CLOSED, Ordering::Relaxed);
+    assert_eq!(gate.enter().unwrap_err(), Closed);
+    assert_eq!(gate.enter().unwrap_err(), Closed);
+    assert_eq!(fields(&gate), still_inside);
     drop(passes);
-    assert_eq!(fields(&gate), Fields { begun: MOST_IN_FLIGHT + 1, in_flight: 0, closed: true });
-}
-
-#[test]
-fn begun_wraps_without_touching_the_other_fields() {
-    let most_begun = u64::MAX >> BEGUN_SHIFT;
-    let gate = Gate { word: AtomicU64::new(most_begun << BEGUN_SHIFT), drained: Notify::default() };
-    let pass = gate.enter().unwrap();
-    assert_eq!(fields(&gate), Fields { begun: 0, in_flight: 1, closed: false });
-    drop(pass);
-    assert_eq!(fields(&gate), Fields { begun: 0, in_flight: 0, closed: false });
+    assert_eq!(fields(&gate), Fields { begun: 2, in_flight: 0, closed: true });
 }
 
 #[test]
@@ -110,8 +101,9 @@ struct Fields {
 }
 
 fn fields(gate: &Gate) -> Fields {
-    let word = gate.word.load(Ordering::Acquire);
-    Fields { begun: gate.begun(), in_flight: in_flight(word), closed: word & CLOSED != 0 }
+    let left = gate.left.load(Ordering::Acquire) >> COUNT_SHIFT;
+    let closed = gate.entered.load(Ordering::Acquire) & CLOSED != 0;
+    Fields { begun: gate.begun(), in_flight: gate.begun() - left, closed }
 }
 
 /// Counts how often a waiter was woken.

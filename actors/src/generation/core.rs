@@ -1,7 +1,7 @@
 //! What the actors, the children and the handles of one generation share.
 //!
-//! Two writers at most touch each part: the registry actor adds to the index and the ledger, children and the
-//! closer take away. Readers take no lock but the ledger's, and that only to draw a tree.
+//! Admission adds to the index and the ledger, one at a time; the registry actor and the closer take away.
+//! Readers take no lock but the ledger's, and that only to draw a tree.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 use ractor::{ActorCell, ActorRef, ActorStatus};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -20,25 +21,30 @@ use crate::application::Shared as ApplicationShared;
 use crate::chaos::Chaos;
 use crate::child::{Child, Place};
 use crate::error::CloseError;
-use crate::event::{ActorName, Cause, ChildName, EventKind};
+use crate::event::{ActorName, Cause, EventKind};
 use crate::exit::{ExitReason, KillReason};
-use crate::gate::{Gate, Turned};
+use crate::gate::Gate;
 use crate::generation::report::{CloseReport, Counters};
 use crate::generation::{CloseOrder, GenerationMessage, ServiceKey};
-use crate::id::{Epoch, ProcessId, Role, Seq};
+use crate::id::{Epoch, ProcessId};
 use crate::journal::{Journal, Watchable};
 use crate::operations::{OperationsMessage, OperationsTable};
-use crate::process::ProcessSpec;
 use crate::registry::RegistryMessage;
 use crate::rules::Patience;
 use crate::runtime_store::Store;
 use crate::service::ServiceInfo;
 use crate::settings::Limits;
 
+mod admission;
+
+use admission::Ledger;
+
 /// The shared state of one generation.
 pub(crate) struct Core {
     pub(crate) epoch: Epoch,
     pub(crate) limits: Limits,
+    /// Where it was opened: children run there, whoever starts them.
+    pub(crate) runtime: Handle,
     pub(crate) journal: Journal,
     pub(crate) application: Arc<ApplicationShared>,
     pub(crate) chaos: Chaos,
@@ -194,15 +200,6 @@ pub(crate) struct Events {
     sealed: AtomicU64,
 }
 
-/// The children in start order, and the next incarnation of every role.
-#[derive(Default)]
-struct Ledger {
-    processes: BTreeMap<Seq, Arc<Child>>,
-    services: BTreeMap<Seq, Arc<Child>>,
-    incarnations: HashMap<Role, u32, RandomState>,
-    next: u64,
-}
-
 /// Who is let in at a place, and how many start and live there.
 pub(crate) struct Population {
     /// Every admission passes it: whoever closed and drained it knows every child there is.
@@ -293,6 +290,7 @@ impl Core {
     pub(crate) fn new(epoch: Epoch, limits: Limits, application: Arc<ApplicationShared>) -> Arc<Self> {
         let core = Arc::new(Self {
             epoch,
+            runtime: Handle::current(),
             journal: application.journal.clone(),
             chaos: application.chaos.clone(),
             application,
@@ -372,40 +370,6 @@ impl Core {
     }
 
     // --- children ---------------------------------------------------------------------------------------
-
-    /// Enters a new child, before anything of it runs. Everything here is one synchronous section inside the
-    /// admission gate, so the closer sees the child whole or not at all.
-    pub(crate) fn admit(
-        self: &Arc<Self>,
-        id: ProcessId,
-        place: Place,
-        spec: &mut ProcessSpec,
-        role: Role,
-    ) -> Result<Arc<Child>, Turned> {
-        let _pass = self.population(place).admissions.enter()?;
-        let mut ledger = self.ledger.lock();
-        let name = ledger.name(self.epoch, role);
-        let patience = spec.patience.unwrap_or(self.limits.patience);
-        let child = Child::new(Arc::clone(self), name, id, place, spec.kind(), patience);
-        let child = Arc::new(child);
-        spec.equip(&child);
-        ledger.of(place).insert(child.name.seq, Arc::clone(&child));
-        // Looked at while the ledger is held: whoever seals, or records, either sees this child in it, or has
-        // said so before.
-        if self.is_sealed() {
-            child.revoke();
-        }
-        if self.journal.is_recording() {
-            child.gate.watch();
-        }
-        drop(ledger);
-        self.population(place).admit();
-        if place == Place::Registry {
-            self.names.fetch_add(1, Ordering::AcqRel);
-            self.index.pin().insert(child.id.clone(), Arc::downgrade(&child));
-        }
-        Ok(child)
-    }
 
     /// The services that are not gone, in start order.
     pub(crate) fn services(&self) -> Vec<Arc<Child>> {
@@ -550,31 +514,6 @@ impl Watchable for Core {
         let closing = Arc::clone(&self.closing_processes.lock());
         let children = ledger.services.values().chain(ledger.processes.values()).chain(closing.iter());
         children.for_each(|child| child.gate.watch());
-    }
-}
-
-impl Ledger {
-    fn of(&mut self, place: Place) -> &mut BTreeMap<Seq, Arc<Child>> {
-        match place {
-            Place::Registry => &mut self.processes,
-            Place::Services => &mut self.services,
-        }
-    }
-
-    fn name(&mut self, epoch: Epoch, role: Role) -> ChildName {
-        let seq = Seq(self.next);
-        self.next += 1;
-        let incarnation = match self.incarnations.get_mut(&role) {
-            Some(incarnation) => {
-                *incarnation += 1;
-                *incarnation
-            }
-            None => {
-                self.incarnations.insert(role.clone(), 1);
-                1
-            }
-        };
-        ChildName { epoch, role, incarnation, seq }
     }
 }
 

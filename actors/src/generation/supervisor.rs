@@ -477,8 +477,8 @@ fn admit(core: &Arc<Core>, spec: &ServiceSpec) -> Result<(Arc<Child>, ProcessSpe
     if let Some(patience) = spec.patience {
         made = made.patience(patience);
     }
-    let admitted = core.admit(id.clone(), Place::Services, &mut made, role);
-    Ok((admitted.map_err(|_| StartError::RegistryClosed { id })?, made))
+    let child = core.admit(id, Place::Services, &mut made, role)?;
+    Ok((child, made))
 }
 
 /// What runs when `make` panicked: an incarnation whose start panics with the same words. So it has a name,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::child::Child;
 use crate::error::{CommitError, Refused};
 use crate::event::{ActorName, Cause, EventKind};
-use crate::gate::{Pass, Turned};
+use crate::gate::Pass;
 use crate::generation::Generation;
 use crate::id::{Epoch, FencingToken, ProcessId};
 use crate::operations::OperationLease;
@@ -168,7 +168,7 @@ impl ProcessContext {
         Ok(result)
     }
 
-    /// The fast path reads and writes one word, which no other process writes.
+    /// On the fast path one addition decides, to a word that no other process writes.
     #[inline]
     fn run<R>(&self, what: Option<&str>, effect: impl FnOnce() -> R) -> Result<R, CommitError> {
         let gate = &self.child.gate;
@@ -177,7 +177,7 @@ impl ProcessContext {
         }
         match gate.enter() {
             Ok(_pass) => Ok(effect()),
-            Err(turned) => Err(self.refused(turned, None)),
+            Err(_) => Err(self.refused(None)),
         }
     }
 
@@ -194,11 +194,11 @@ impl ProcessContext {
     }
 
     fn enter(&self, submitted: Cause) -> Result<Pass<'_>, CommitError> {
-        self.child.gate.enter().map_err(|turned| self.refused(turned, submitted))
+        self.child.gate.enter().map_err(|_| self.refused(submitted))
     }
 
     #[cold]
-    fn refused(&self, turned: Turned, submitted: Cause) -> CommitError {
+    fn refused(&self, submitted: Cause) -> CommitError {
         let core = &self.child.core;
         core.counters.dropped();
         let (process, epoch, current) = (self.id().clone(), self.epoch(), core.current_epoch());
@@ -209,10 +209,7 @@ impl ProcessContext {
                 (ActorName::Generation(epoch), EventKind::DroppedLate { process, child, current, sealed })
             },
         );
-        match turned {
-            Turned::Closed => CommitError::AuthorityRevoked { process, epoch, current },
-            Turned::Full => CommitError::TooManyInFlight { process },
-        }
+        CommitError::AuthorityRevoked { process, epoch, current }
     }
 
     fn submitted(&self, what: Option<&str>) -> Cause {

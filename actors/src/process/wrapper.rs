@@ -61,6 +61,8 @@ pub(crate) fn launch(
         return;
     };
     let state = State { body: spec.body.take(), reference: None, ending, started: cause, limit };
+    // Whoever starts it may be a guest: on another runtime, or on none.
+    let _entered = core.runtime.enter();
     // Our `pre_start` awaits nothing, so one poll is the whole spawn; done here, the large future of it never
     // becomes part of the caller's. Unconstrained, because a spent budget must not look like a wait.
     let spawning = Actor::spawn_linked(None, Wrapper, state, supervisor);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tenure_actors::{
     ExitReason, KillReason, ProcessHandle, ProcessKind, ProcessSpec, ProcessState, RegistryMessage,
     StartError, StartFailure,
@@ -285,4 +286,27 @@ async fn reg_r41_those_who_wait_for_a_process_get_an_answer_when_its_generation_
     assert!(matches!(soon(watched).await.expect("no panic"), Some(ExitReason::Stopped)));
     let asked = soon(asked).await.expect("no panic").expect("sent").expect("answered");
     assert!(matches!(asked, Some(ExitReason::Stopped)));
+}
+
+/// Not where its caller happens to be, which may be gone at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reg_a_process_lives_on_the_runtime_of_its_generation_whoever_starts_it() {
+    let application = open().await;
+    for kind in [ProcessKind::Function, ProcessKind::Object, ProcessKind::Actor] {
+        let (play, registry) = (Play::quiet(), application.current().registry());
+        let spec = play.spec(kind);
+        let guest = std::thread::spawn(move || {
+            let another = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            another.block_on(registry.start("x", spec))
+        });
+        let process = guest.join().expect("no panic").expect("started");
+        play.context().await.commit(|| ()).expect("it is alive");
+        assert!(matches!(soon(process.close()).await, ExitReason::Stopped));
+    }
+    let (play, registry) = (Play::quiet(), application.current().registry());
+    let spec = play.spec(ProcessKind::Function);
+    let guest = std::thread::spawn(move || registry.start("x", spec).now_or_never().expect("at once"));
+    guest.join().expect("no panic").expect("started, without a runtime");
+    play.context().await.commit(|| ()).expect("it is alive");
+    end(&application).await;
 }

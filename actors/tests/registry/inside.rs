@@ -157,6 +157,12 @@ each_kind! {
             }
         });
         registry.start("x", play.spec(kind)).await.expect("started");
+        soon(async {
+            while seen.lock().is_none() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
         let report = end(&application).await;
         // A function has no start that could be in progress.
         let expected = if kind == ProcessKind::Function { ProcessState::Running } else { ProcessState::Starting };

@@ -1,11 +1,13 @@
 //! Panics of user code in every place it runs, the drops included. None harms the kernel or a neighbour.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use ractor::rpc::CallResult;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tenure_actors::{
-    Application, ExitReason, ManagedProcess, ProcessContext, ProcessHandle, ProcessKind, ProcessResult,
-    ProcessSpec, Registry, StartError, StartFailure, rules::Patience,
+    Application, ExitReason, ManagedProcess, ProcessContext, ProcessHandle, ProcessId, ProcessKind,
+    ProcessResult, ProcessSpec, Registry, RegistryMessage, StartError, StartFailure, rules::Patience,
 };
 
 use super::support::{Ask, Door, Play, close, end, open, soon};
@@ -230,14 +232,16 @@ async fn reg_starts_that_a_failing_registry_never_saw_harm_nobody_with_their_dro
     tenure_actors::testkit::fail_registry(&generation, "out of order");
     let starting: Vec<_> = (0..3)
         .map(|number| {
-            let registry = generation.registry();
-            let rash = Rash { _grenade: Some(Grenade), ..Rash::default() };
-            tokio::spawn(async move { registry.start(format!("x{number}"), rash.spec()).await })
+            let actor = generation.registry().actor_ref().expect("it is open");
+            let process = Rash { _grenade: Some(Grenade), ..Rash::default() }.spec();
+            let id = ProcessId::new(format!("x{number}")).expect("a valid id");
+            let start = move |reply| RegistryMessage::Start { id, process, reply };
+            tokio::spawn(async move { actor.call(start, Some(Duration::from_secs(1))).await })
         })
         .collect();
     for start in starting {
-        let refused = soon(start).await.expect("no panic");
-        assert!(matches!(refused, Err(StartError::RegistryClosed { .. })), "{refused:?}");
+        let answered = soon(start).await.expect("no panic");
+        assert!(!matches!(answered, Ok(CallResult::Success(_))), "never seen: {answered:?}");
     }
     soon(generation.closed()).await.expect("from outside");
     end(&application).await;

@@ -214,7 +214,6 @@ impl Crew {
         match committed {
             Ok(()) | Err(CommitError::CutOff { .. }) => {}
             Err(CommitError::AuthorityRevoked { .. }) => self.world.refusal(&self.record),
-            Err(other) => self.world.fault(format!("{}: {other}", self.record)),
         }
     }
 

@@ -68,8 +68,11 @@ async fn field_g16_a_run_that_is_no_longer_due_when_the_clock_is_set_back_waits(
 }
 
 async fn claims_go_by_priority_then_due_time_then_the_order_of_queueing(f: Fixture) {
-    let policy = "allow_parallel";
-    let parallel = |id: &str, n: i32| json!({ "task_id": id, "priority": n, "overlap_policy": policy });
+    let parallel = |id: &str, priority: i32| {
+        json!({
+            "task_id": id, "priority": priority, "overlap_policy": "allow_parallel"
+        })
+    };
     let low = f.task(parallel("low", i32::MIN)).await;
     let usual = f.task(parallel("usual", 0)).await;
     let high = f.task(parallel("high", i32::MAX)).await;

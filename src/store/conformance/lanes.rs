@@ -234,8 +234,11 @@ async fn each_final_state_frees_the_lane(f: Fixture) {
 }
 
 async fn field_k01_a_dead_holder_frees_the_lane(f: Fixture) {
-    let policy = json!({ "max_interruptions": 0 });
-    let fields = |id: &str| json!({ "task_id": id, "concurrency_key": "k", "retry_policy": policy });
+    let fields = |id: &str| {
+        json!({
+            "task_id": id, "concurrency_key": "k", "retry_policy": { "max_interruptions": 0 }
+        })
+    };
     let (dead, next) = (f.task(fields("dead")).await, f.task(fields("next")).await);
     f.queue(&dead, "dead").await;
     let held = f.begin(A).await;

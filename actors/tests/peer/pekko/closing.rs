@@ -18,6 +18,7 @@ async fn open() -> (World, [Part; 3]) {
     let diary = world.diary.clone();
     let store = world.generation().runtime_store();
     store.get_or_create("pool", || async { Ok(Arc::new(Pool { diary })) }).await.unwrap();
+    quiet().await;
     world.diary.take();
     (world, parts)
 }

@@ -1,0 +1,58 @@
+//! What the host tests say to the kit, in few words.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure::model::{CancelMode, RunStatus, TaskId};
+use tenure::rules::{CancelRequest, allowed};
+use tenure::testkit::{SeenRun, TestHost};
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+/// The lease, its grace and one sweep: after that long a killed host's runs are somebody else's.
+pub(crate) const TAKEOVER: Duration = Duration::from_secs(60);
+
+pub(crate) async fn host() -> TestHost {
+    TestHost::open("2026-01-01T00:00:00Z").await
+}
+
+/// A task from its JSON fields over those that it needs.
+pub(crate) fn task(fields: Value) -> Value {
+    let mut all = json!({ "task_id": "t", "agent_id": "agent", "query": "q" });
+    if let (Some(all), Value::Object(fields)) = (all.as_object_mut(), fields) {
+        all.extend(fields);
+    }
+    all
+}
+
+pub(crate) fn every(seconds: u64) -> Value {
+    json!({ "type": "interval", "seconds": seconds })
+}
+
+pub(crate) fn cron(expression: &str) -> Value {
+    json!({ "type": "cron", "expression": expression })
+}
+
+pub(crate) fn name(task_id: &str) -> TaskId {
+    TaskId::new(task_id).unwrap()
+}
+
+pub(crate) fn ask(mode: CancelMode) -> CancelRequest {
+    CancelRequest { mode, reason: "enough".into(), requested_by: "a person".into(), force_after: None }
+}
+
+/// That a run moved only along the arrows, and its events are numbered without gaps.
+#[track_caller]
+pub(crate) fn moved_lawfully(run: &SeenRun) {
+    run.assert_gapless();
+    let mut before: Option<RunStatus> = None;
+    for status in run.events.iter().filter_map(|event| event.status) {
+        if let Some(before) = before {
+            assert!(before == status || allowed(before, status), "{before} to {status}");
+        }
+        before = Some(status);
+    }
+    assert_eq!(before, Some(run.run.status), "the last event tells where the run stands");
+}

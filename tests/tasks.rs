@@ -1,0 +1,24 @@
+//! Hosts keep the promises of durable tasks, by the ids of the contract, on the store in memory and a clock that
+//! the tests move.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
+
+#[path = "support/kit.rs"]
+#[allow(dead_code, reason = "shared with other tests, each of which uses some of it")]
+mod kit;
+
+#[path = "tasks/cancel.rs"]
+mod cancel;
+#[path = "tasks/events.rs"]
+mod events;
+#[path = "tasks/overlap.rs"]
+mod overlap;
+#[path = "tasks/ownership.rs"]
+mod ownership;
+#[path = "tasks/peer.rs"]
+mod peer;
+#[path = "tasks/runs.rs"]
+mod runs;
+#[path = "tasks/schedules.rs"]
+mod schedules;
+#[path = "tasks/shutdown.rs"]
+mod shutdown;

@@ -123,8 +123,7 @@ impl Gated {
     }
 }
 
-#[allow(clippy::ptr_arg, reason = "what a store answers, as it answers it")]
-fn tell_commit(answers: &Vec<Result<(), Refusal>>) -> (usize, Vec<String>) {
+fn tell_commit(answers: &[Result<(), Refusal>]) -> (usize, Vec<String>) {
     let refused: Vec<String> = answers
         .iter()
         .filter_map(|answer| answer.as_ref().err())
@@ -133,8 +132,7 @@ fn tell_commit(answers: &Vec<Result<(), Refusal>>) -> (usize, Vec<String>) {
     (answers.len() - refused.len(), refused)
 }
 
-#[allow(clippy::ptr_arg, reason = "what a store answers, as it answers it")]
-fn tell_renewals(answers: &Vec<Renewal>) -> (usize, Vec<String>) {
+fn tell_renewals(answers: &[Renewal]) -> (usize, Vec<String>) {
     let renewed = |renewal: &&Renewal| matches!(renewal, Renewal::Renewed { .. });
     let refused: Vec<String> =
         answers.iter().filter(|r| !renewed(r)).map(|renewal| format!("{renewal:?}")).collect();
@@ -153,7 +151,7 @@ macro_rules! pass {
 impl Store for Gated {
     fn commit(&self, decisions: Vec<Decision>) -> Answer<'_, Vec<Result<(), Refusal>>> {
         let window = window_of_commit(&decisions);
-        self.through(window, self.store.commit(decisions), tell_commit)
+        self.through(window, self.store.commit(decisions), |answers| tell_commit(answers))
     }
 
     fn claim(&self, request: ClaimRequest) -> Answer<'_, Vec<Run>> {
@@ -161,7 +159,7 @@ impl Store for Gated {
     }
 
     fn renew(&self, request: RenewRequest) -> Answer<'_, Vec<Renewal>> {
-        self.through(Some(Window::Renew), self.store.renew(request), tell_renewals)
+        self.through(Some(Window::Renew), self.store.renew(request), |answers| tell_renewals(answers))
     }
 
     pass! {

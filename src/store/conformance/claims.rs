@@ -102,6 +102,10 @@ async fn claims_merge_the_agents_of_a_request(f: Fixture) {
 async fn task_s12_11_only_runs_of_the_agents_that_are_named_are_granted(f: Fixture) {
     let task = f.task(json!({ "agent_id": "other" })).await;
     let queued = f.queue(&task, "r").await;
+    // Of an agent that the store knows, as it does that of the other run.
+    let mine = f.task(json!({ "task_id": "mine" })).await;
+    f.queue(&mine, "m").await;
+    assert_eq!(ids(&f.claim(A, 10).await), ["m"]);
     for _ in 0..3 {
         assert_eq!(f.claim(A, 10).await, []);
     }

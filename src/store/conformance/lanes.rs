@@ -14,6 +14,7 @@ list! {
     one_run_of_a_task_is_claimed_at_once,
     a_concurrency_key_holds_across_tasks_and_agents,
     a_lane_with_a_limit_is_filled_to_it,
+    a_wider_limit_overtakes_nobody_in_a_lane,
     a_run_that_needs_two_lanes_waits_for_both_and_blocks_neither,
     a_run_that_waits_for_another_lane_lets_others_have_its_room,
     a_retrying_run_keeps_its_room_and_is_not_in_its_own_way,
@@ -101,6 +102,22 @@ async fn a_lane_with_a_limit_is_filled_to_it(f: Fixture) {
     }
     assert_eq!(ids(&f.claim(A, 10).await), ["r3", "r4"]);
     assert_eq!(f.claim(A, 10).await, []);
+    f.sound().await;
+}
+
+async fn a_wider_limit_overtakes_nobody_in_a_lane(f: Fixture) {
+    let mut task = json!({ "task_id": "narrow", "concurrency_key": "k", "overlap_policy": "allow_parallel" });
+    let narrow = f.task(task.clone()).await;
+    task["task_id"] = "wide".into();
+    task["concurrency_limit"] = 2.into();
+    let wide = f.task(task).await;
+    f.queue(&narrow, "holder").await;
+    let holder = f.begin(A).await;
+    f.queue(&narrow, "first").await;
+    f.queue(&wide, "second").await;
+    assert_eq!(f.claim(A, 10).await, [], "there is room for it, and somebody waits before it");
+    f.finish(&holder, done("x")).await;
+    assert_eq!(ids(&f.claim(A, 10).await), ["first", "second"]);
     f.sound().await;
 }
 

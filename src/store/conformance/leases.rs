@@ -31,6 +31,8 @@ list! {
     own_p5_no_observer_sees_a_run_without_a_lease_and_an_outcome,
     a_renewal_tells_of_a_cancel,
     a_renewal_of_a_run_that_has_ended_is_fenced,
+    a_run_that_ended_with_its_lease_is_not_renewed,
+    own_i2_a_write_lowers_no_fence,
     a_renewal_of_a_run_that_does_not_exist_says_so,
     renewals_of_one_call_are_answered_in_order,
     a_renewal_raises_no_version_and_tells_nothing,
@@ -61,6 +63,28 @@ async fn own_l01_of_many_racers_one_is_granted(f: Fixture) {
     granted.dedup();
     assert_eq!(granted.len(), 50, "no run is granted twice");
     f.sound().await;
+}
+
+async fn a_run_that_ended_with_its_lease_is_not_renewed(f: Fixture) {
+    let task = f.task(json!({})).await;
+    f.queue(&task, "r").await;
+    let running = f.begin(A).await;
+    let mut write = f.end_of(&running, done("x")).await;
+    // No rule leaves a run like this; the store does not rely on that.
+    write.run.lease = running.lease;
+    f.commit(write).await.unwrap();
+    let renewal = f.renew(&running, LEASE * 2).await;
+    assert!(matches!(renewal, Renewal::Fenced { status: RunStatus::Completed, .. }), "{renewal:?}");
+}
+
+async fn own_i2_a_write_lowers_no_fence(f: Fixture) {
+    let task = f.task(json!({})).await;
+    f.queue(&task, "r").await;
+    let running = f.begin(A).await;
+    let mut write = f.end_of(&running, done("x")).await;
+    write.run.fence = 0;
+    f.commit(write).await.unwrap();
+    assert_eq!(f.read(&running.run_id).await.fence, running.fence);
 }
 
 async fn own_l02_a_second_grant_has_a_higher_fence_and_another_nonce(f: Fixture) {

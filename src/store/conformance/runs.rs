@@ -17,6 +17,7 @@ list! {
     own_p1_a_second_outcome_does_not_overwrite_the_first,
     own_p4_the_same_outcome_twice_is_once,
     the_same_enqueue_twice_is_once,
+    a_decision_of_which_only_a_part_was_made_is_not_taken_for_made,
     a_run_is_made_once,
     a_write_of_a_run_that_does_not_exist_is_refused,
     task_t02_a_terminal_run_never_changes,
@@ -137,6 +138,19 @@ async fn the_same_enqueue_twice_is_once(f: Fixture) {
     assert_eq!(f.told(&queued).await, [EventKind::Queued]);
     assert_eq!(f.counts(None).await, [(RunStatus::Queued, 1)].into());
     assert_eq!(f.claim(A, 10).await.len(), 1);
+    f.sound().await;
+}
+
+async fn a_decision_of_which_only_a_part_was_made_is_not_taken_for_made(f: Fixture) {
+    let task = f.task(json!({ "overlap_policy": "allow_parallel" })).await;
+    let made = rules::enqueue(&task, f.wanted("made").await, f.moment().await);
+    let new = rules::enqueue(&task, f.wanted("new").await, f.moment().await);
+    f.apply(made.clone()).await;
+    for runs in [vec![made.clone(), new.clone()], vec![new.clone(), made]] {
+        let refusal = f.commit(Decision { runs, ..Decision::default() }).await.unwrap_err();
+        assert!(matches!(refusal, Refusal::StaleRun { .. }), "{refusal}");
+        assert_eq!(f.store.run(&run_id("new")).await.unwrap(), None, "nothing of it was made");
+    }
     f.sound().await;
 }
 

@@ -225,9 +225,11 @@ impl State {
         number
     }
 
-    /// Puts the run in its record; the expiry of a lease does not move back while its token stands.
+    /// Puts the run in its record; no fence is lowered, and the expiry of a lease does not move back while its
+    /// token stands.
     fn replace(&mut self, number: u64, run: &mut Run) -> Option<Run> {
         let record = self.runs.get_mut(number)?;
+        run.fence = run.fence.max(record.run.fence);
         let same = record.run.token().is_some() && record.run.token() == run.token();
         if let (true, Some(old), Some(new)) = (same, &record.run.lease, &mut run.lease) {
             new.expires_at = new.expires_at.max(old.expires_at);

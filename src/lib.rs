@@ -5,14 +5,20 @@
 //! - [`rules`]: what may happen to them, as plain functions.
 //! - [`store`]: where they are kept, behind one port.
 //! - [`Tenure`]: the facade; [`Agent`] is what executes.
+//! - `agents`: agents that are configured and not written (feature `agents`).
+//! - `http`: the HTTP interface, as a router (feature `http`).
 //! - [`view`]: the shapes in which records are shown.
 //! - [`workspace`]: the files of a run.
 //! - [`actors`]: the supervision kernel: application, generation, registry, operations and the commit gate.
 pub use tenure_actors as actors;
 
 mod agent;
+#[cfg(feature = "agents")]
+pub mod agents;
 pub mod clock;
 mod error;
+#[cfg(feature = "http")]
+pub mod http;
 mod instance;
 pub mod model;
 pub mod rules;

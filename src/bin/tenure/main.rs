@@ -1,0 +1,3 @@
+//! The program `tenure`.
+
+fn main() {}

@@ -15,7 +15,7 @@ use super::files::by_reference;
 use super::live::{LiveRun, StopCause};
 use super::outbox::What;
 use super::{Instance, ms};
-use crate::agent::{AgentResult, Answer};
+use crate::agent::{AgentResult, Answer, WrittenResult};
 use crate::model::{Payload, Run, RunError, RunResult, Timestamp};
 use crate::rules::Outcome;
 
@@ -252,6 +252,9 @@ impl Instance {
             Judged::Known(outcome) => outcome,
             Judged::Answered(Answer::AwaitingApproval { question, data }) => {
                 Outcome::AwaitingApproval { question, data }
+            }
+            Judged::Answered(Answer::Written(WrittenResult { media_type, size, path, preview })) => {
+                Outcome::Completed(RunResult::File { media_type, size, path, preview })
             }
             Judged::Answered(Answer::Done(payload)) => match self.keep(held, payload).await {
                 Ok(result) => Outcome::Completed(result),

@@ -26,7 +26,7 @@ mod settings;
 pub mod store;
 mod tenure;
 
-pub use agent::{Agent, AgentError, AgentResult, Answer};
+pub use agent::{Agent, AgentError, AgentResult, Answer, WrittenResult};
 pub use error::Error;
 pub use instance::{AuthorityError, Health, RunContext, StoreHealth};
 pub use settings::{Settings, WorkspaceFolder};

@@ -1,3 +1,5 @@
 //! The program `tenure`.
+#![allow(dead_code)]
+mod when;
 
 fn main() {}

@@ -1,4 +1,6 @@
 //! The program `tenure`.
+#![allow(dead_code)]
+mod when;
 
 mod args;
 mod commands;

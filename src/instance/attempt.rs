@@ -52,7 +52,7 @@ impl Job {
     /// The process that executes the attempt.
     pub(super) fn process(self, lease: OperationLease) -> ProcessSpec {
         // The kernel's patience begins when the process is told to stop, ours a little later: ours decides.
-        let patience = Patience::Time(ms(self.instance.settings.patience).saturating_add(250));
+        let patience = Patience::Time(ms(self.instance.settings().patience).saturating_add(250));
         let token = self.live.token;
         ProcessSpec::function("run", move |context| execute(self, context))
             .patience(patience)
@@ -136,8 +136,8 @@ impl Limits {
         Self {
             timeout: limits.timeout.map(|timeout| now + timeout.duration()),
             deadline: limits.deadline_at.and_then(left),
-            stall: instance.settings.stall,
-            patience: instance.settings.patience,
+            stall: instance.settings().stall,
+            patience: instance.settings().patience,
         }
     }
 
@@ -188,10 +188,10 @@ async fn at(instant: Option<Instant>) {
 async fn store_progress(instance: &Instance, live: &Arc<LiveRun>) {
     loop {
         live.told.notified().await;
-        if let Some(progress) = live.take_progress(instance.settings.progress_limit) {
+        if let Some(progress) = live.take_progress(instance.settings().progress_limit) {
             instance.outbox.push(Arc::clone(live), progress);
         }
-        sleep(instance.settings.progress_every).await;
+        sleep(instance.settings().progress_every).await;
     }
 }
 
@@ -266,7 +266,7 @@ impl Instance {
     }
 
     async fn keep(&self, held: Held, payload: Payload) -> Result<RunResult, RunError> {
-        let (size, limit) = (payload.bytes.len(), self.settings.result_limit);
+        let (size, limit) = (payload.bytes.len(), self.settings().result_limit);
         if size > limit {
             return Err(RunError::new(
                 "result_too_large",
@@ -274,7 +274,7 @@ impl Instance {
             ));
         }
         let written = self.write_output(held, &payload).await;
-        if written && size > self.settings.result_inline {
+        if written && size > self.settings().result_inline {
             return Ok(by_reference(&payload));
         }
         Ok(RunResult::Inline(payload))

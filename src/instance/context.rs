@@ -202,7 +202,7 @@ impl RunContext {
         let request = RenewRequest {
             instance: instance.id,
             leases: vec![(live.run_id.clone(), live.token)],
-            lease: instance.settings.lease,
+            lease: instance.settings().lease,
         };
         let asked = Instant::now();
         let answers = instance.vitals.watch(instance.store.renew(request)).await?;

@@ -8,3 +8,14 @@ mod support;
 
 #[path = "http/documentation.rs"]
 mod documentation;
+
+#[path = "http/bad_input.rs"]
+mod bad_input;
+#[path = "http/runs.rs"]
+mod runs;
+#[path = "http/schema.rs"]
+mod schema;
+#[path = "http/tasks.rs"]
+mod tasks;
+#[path = "http/who.rs"]
+mod who;

@@ -16,6 +16,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::schema;
+
 /// The longest that anything in these tests takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
@@ -88,7 +90,7 @@ impl Served {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Told {
-        Told::of(self.request(Method::GET, path).send().await.unwrap()).await
+        self.call(Method::GET, path).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> Told {
@@ -96,12 +98,22 @@ impl Served {
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: Value) -> Told {
-        Told::of(self.request(method, path).json(&body).send().await.unwrap()).await
+        self.ask(path, self.request(method, path).json(&body)).await
     }
 
     /// Without a body.
     pub(crate) async fn call(&self, method: Method, path: &str) -> Told {
-        Told::of(self.request(method, path).send().await.unwrap()).await
+        self.ask(path, self.request(method, path)).await
+    }
+
+    /// The answer to a request for a path, held against the document.
+    pub(crate) async fn ask(&self, path: &str, request: RequestBuilder) -> Told {
+        let request = request.build().unwrap();
+        let method = request.method().clone();
+        let told = Told::of(self.client.execute(request).await.unwrap()).await;
+        let media_type = told.header("content-type");
+        schema::check(method.as_str(), path, told.status.as_u16(), media_type, &told.json);
+        told
     }
 
     /// A task of an agent, made with its name.

@@ -15,7 +15,7 @@ use super::files::by_reference;
 use super::live::{LiveRun, StopCause};
 use super::outbox::What;
 use super::{Instance, figures, ms};
-use crate::agent::{AgentResult, Answer};
+use crate::agent::{AgentResult, Answer, WrittenResult};
 use crate::model::{Payload, Run, RunError, RunResult, Timestamp};
 use crate::rules::Outcome;
 
@@ -55,7 +55,7 @@ impl Job {
     /// The process that executes the attempt.
     pub(super) fn process(self, lease: OperationLease) -> ProcessSpec {
         // The kernel's patience begins when the process is told to stop, ours a little later: ours decides.
-        let patience = Patience::Time(ms(self.instance.settings.patience).saturating_add(250));
+        let patience = Patience::Time(ms(self.instance.settings().patience).saturating_add(250));
         let token = self.live.token;
         ProcessSpec::function("run", move |context| execute(self, context))
             .patience(patience)
@@ -140,8 +140,8 @@ impl Limits {
         Self {
             timeout: limits.timeout.map(|timeout| now + timeout.duration()),
             deadline: limits.deadline_at.and_then(left),
-            stall: instance.settings.stall,
-            patience: instance.settings.patience,
+            stall: instance.settings().stall,
+            patience: instance.settings().patience,
         }
     }
 
@@ -192,10 +192,10 @@ async fn at(instant: Option<Instant>) {
 async fn store_progress(instance: &Instance, live: &Arc<LiveRun>) {
     loop {
         live.told.notified().await;
-        if let Some(progress) = live.take_progress(instance.settings.progress_limit) {
+        if let Some(progress) = live.take_progress(instance.settings().progress_limit) {
             instance.outbox.push(Arc::clone(live), progress);
         }
-        sleep(instance.settings.progress_every).await;
+        sleep(instance.settings().progress_every).await;
     }
 }
 
@@ -257,6 +257,9 @@ impl Instance {
             Judged::Answered(Answer::AwaitingApproval { question, data }) => {
                 Outcome::AwaitingApproval { question, data }
             }
+            Judged::Answered(Answer::Written(WrittenResult { media_type, size, path, preview })) => {
+                Outcome::Completed(RunResult::File { media_type, size, path, preview })
+            }
             Judged::Answered(Answer::Done(payload)) => match self.keep(held, payload).await {
                 Ok(result) => Outcome::Completed(result),
                 Err(error) => Outcome::Failed(error),
@@ -267,7 +270,7 @@ impl Instance {
     }
 
     async fn keep(&self, held: Held, payload: Payload) -> Result<RunResult, RunError> {
-        let (size, limit) = (payload.bytes.len(), self.settings.result_limit);
+        let (size, limit) = (payload.bytes.len(), self.settings().result_limit);
         if size > limit {
             return Err(RunError::new(
                 "result_too_large",
@@ -275,7 +278,7 @@ impl Instance {
             ));
         }
         let written = self.write_output(held, &payload).await;
-        if written && size > self.settings.result_inline {
+        if written && size > self.settings().result_inline {
             return Ok(by_reference(&payload));
         }
         Ok(RunResult::Inline(payload))

@@ -111,7 +111,7 @@ impl EventStream {
     }
 
     async fn something_new(&mut self) {
-        let poll = self.instance.settings.poll;
+        let poll = self.instance.settings().poll;
         let closed = async {
             if let Err(RecvError::Closed) = self.hints.recv().await {
                 std::future::pending::<()>().await;

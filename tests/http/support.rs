@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
+use tenure::agents::Directory;
 use tenure::clock::SystemClock;
-use tenure::http::{Api, Directory, HttpOptions};
+use tenure::http::{Api, HttpOptions};
 use tenure::model::TaskSpec;
 use tenure::store::{MemoryStore, Store};
 use tenure::{RunContext, Settings, Tenure, WorkspaceFolder};
@@ -61,7 +62,7 @@ impl Served {
         let tenure = Tenure::open(store, settings(&folder)).await.unwrap();
         let gate = Arc::new(Semaphore::new(0));
         agents(&tenure, &gate);
-        let directory = Arc::new(Directory::new(tenure.clone()));
+        let directory = Directory::open(tenure.clone()).await.unwrap();
         let api = Api::new(tenure.clone(), directory, options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -170,7 +171,8 @@ fn agents(tenure: &Tenure, gate: &Arc<Semaphore>) {
         .unwrap();
 }
 
-pub(crate) fn client() -> Client {
+fn client() -> Client {
+    // There is one by default once an agent has been made; it is the same.
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     Client::builder().no_proxy().build().unwrap()

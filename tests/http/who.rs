@@ -2,7 +2,8 @@
 
 use reqwest::Method;
 use serde_json::json;
-use tenure::http::{Api, Directory, HttpOptions, Token};
+use tenure::agents::Directory;
+use tenure::http::{Api, HttpOptions, Token};
 use tokio::net::TcpListener;
 
 use crate::schema;
@@ -13,7 +14,7 @@ async fn without_the_token_nothing_is_told_and_nothing_done() {
     let options = HttpOptions { token: Some(Token::new("s3cret")), ..HttpOptions::default() };
     let mut served = Served::with(options).await;
     for (path, method, _) in schema::operations() {
-        let path = path.replace('{', "x").replace('}', "x");
+        let path = path.replace(['{', '}'], "x");
         let method: Method = method.to_ascii_uppercase().parse().unwrap();
         if ["/healthz", "/readyz"].contains(&path.as_str()) {
             served.call(method, &path).await.expect(200);
@@ -68,7 +69,7 @@ async fn without_a_token_only_this_machine_is_served_and_no_page_of_another_site
 async fn other_machines_are_not_listened_to_without_a_token() {
     let served = Served::new().await;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let directory = std::sync::Arc::new(Directory::new(served.tenure.clone()));
+    let directory = Directory::open(served.tenure.clone()).await.unwrap();
     let api = Api::new(served.tenure.clone(), directory, HttpOptions::default());
     let refused = api.serve(listener, std::future::pending()).await.unwrap_err();
     assert!(refused.to_string().contains("no token is set"), "{refused}");
@@ -88,7 +89,23 @@ async fn agents_are_made_by_requests_only_where_that_is_allowed_and_never_such_t
     served.post("/background/agents", nameless).await.invalid(&["agent_id"]);
     let agents = served.get("/background/agents").await;
     assert_eq!(agents.expect(200)["total"], 4);
-    let kind = served.get("/background/agents/echo").await.expect(200)["kind"].clone();
-    assert_eq!(kind, "function");
+    let echo = served.get("/background/agents/echo").await;
+    assert_eq!(echo.expect(200), &json!({ "agent_id": "echo", "kind": "function", "source": "host" }));
+    let mut wrong = chat.clone();
+    wrong["modle"] = json!("m");
+    served.post("/background/agents", wrong).await.invalid(&["modle"]);
+
+    let mut chat = chat;
+    chat["api_key_env"] = json!("SOME_KEY");
+    let made = served.post("/background/agents", chat.clone()).await;
+    assert_eq!(made.expect(201)["source"], "stored");
+    assert_eq!(made.header("location"), "/background/agents/c");
+    assert_eq!(served.get("/background/agents/c").await.expect(200), &made.json);
+    served.post("/background/agents", chat).await.problem(409, "exists");
+    let deleted = served.call(Method::DELETE, "/background/agents/c").await;
+    assert_eq!(deleted.expect(200), &json!({ "agent_id": "c", "status": "deleted" }));
+    served.get("/background/agents/c").await.problem(404, "not_found");
+    let own = served.call(Method::DELETE, "/background/agents/echo").await;
+    assert_eq!(own.status, 422, "one of the host's code is not removed by a request: {}", own.text);
     served.end().await;
 }

@@ -5,6 +5,7 @@ mod attempt;
 mod changes;
 mod claimer;
 mod context;
+mod figures;
 mod files;
 mod grant;
 mod heartbeat;

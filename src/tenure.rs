@@ -1,6 +1,7 @@
 //! The facade: everything that a host, the command line and HTTP do goes through [`Tenure`].
 
 mod cancels;
+mod counts;
 mod events;
 mod files;
 mod runs;
@@ -15,7 +16,7 @@ use tenure_actors::{Application, ApplicationSpec, CloseReport, Tree};
 use crate::agent::Agent;
 use crate::error::Error;
 use crate::instance::{Files, Health, Instance};
-use crate::model::{AgentId, InstanceId, RunStatus};
+use crate::model::{AgentId, InstanceId, RunStatus, Timestamp};
 use crate::rules::Moment;
 use crate::settings::{Duty, Settings};
 use crate::store::{Decision, Store};
@@ -161,6 +162,14 @@ impl Tenure {
             executing: self.instance.live.len(),
             unstored: self.instance.outbox.len(),
         }
+    }
+
+    /// Asks the store what time it is: whether it answers at all. [`Tenure::health`] knows then.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when it does not answer.
+    pub async fn probe(&self) -> Result<Timestamp, Error> {
+        Ok(self.instance.moment().await?.now)
     }
 
     /// How it is, with the counts of the store.

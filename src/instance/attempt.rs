@@ -14,7 +14,7 @@ use super::context::{Held, RunContext};
 use super::files::by_reference;
 use super::live::{LiveRun, StopCause};
 use super::outbox::What;
-use super::{Instance, ms};
+use super::{Instance, figures, ms};
 use crate::agent::{AgentResult, Answer, WrittenResult};
 use crate::model::{Payload, Run, RunError, RunResult, Timestamp};
 use crate::rules::Outcome;
@@ -25,6 +25,8 @@ pub(super) struct Job {
     instance: Arc<Instance>,
     pub(super) live: Arc<LiveRun>,
     stage: Stage,
+    /// When it was granted, then when its attempt began.
+    since: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,13 +42,14 @@ enum Stage {
 impl Job {
     pub(super) fn new(instance: &Arc<Instance>, live: Arc<LiveRun>) -> Self {
         instance.live.insert(Arc::clone(&live));
-        Self { instance: Arc::clone(instance), live, stage: Stage::Granted }
+        Self { instance: Arc::clone(instance), live, stage: Stage::Granted, since: Instant::now() }
     }
 
     /// The start of the attempt is stored.
     pub(super) fn begun(&mut self, run: Run) {
         self.live.set_run(run);
         self.stage = Stage::Begun;
+        self.since = Instant::now();
     }
 
     /// The process that executes the attempt.
@@ -63,6 +66,7 @@ impl Job {
     fn hand_on(&mut self, outcome: Outcome) {
         let stage = std::mem::replace(&mut self.stage, Stage::HandedOn);
         if stage == Stage::Begun && !self.live.fenced.is_cancelled() {
+            figures::ended(&outcome, self.since.elapsed());
             self.instance
                 .outbox
                 .push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw_delay()));

@@ -10,10 +10,10 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Instance;
 use super::attempt::Job;
 use super::live::LiveRun;
 use super::pause::Pause;
+use super::{Instance, figures};
 use crate::model::{OverlapPolicy, Run, RunStatus};
 use crate::rules::{self, Moment};
 use crate::settings::Duty;
@@ -98,6 +98,7 @@ impl Claimer {
             let claim = self.instance.grant(request);
             let (granted, ()) = tokio::join!(claim, self.start_all(std::mem::take(&mut begun)));
             let granted = granted?;
+            figures::claimed(granted.len());
             self.again = None;
             let all = granted.len() < limit;
             begun = self.begin(granted, asked).await;

@@ -100,7 +100,9 @@ impl File {
 
     fn wrong_at(&self, path: &str, expected: &str) -> String {
         let span = DeTable::parse(&self.text).ok().and_then(|table| find(table.get_ref(), path).0);
-        self.at(span, &format!("\"{path}\": expected {expected}"))
+        let says_so = ["expected", "unknown", "invalid", "missing", "duplicate", "one of"];
+        let word = if says_so.iter().any(|word| expected.starts_with(word)) { "" } else { "expected " };
+        self.at(span, &format!("\"{path}\": {word}{expected}"))
     }
 
     /// The message at its place, with the line it is about.
@@ -158,16 +160,7 @@ fn find(table: &DeTable<'_>, path: &str) -> (Option<Range<usize>>, bool) {
 }
 
 fn agent(name: &str, value: &toml::Value) -> Result<(AgentId, AgentDefinition), Invalid> {
-    let id = AgentId::new(name)?;
-    let json = json(value)?.to_string();
-    let mut reader = serde_json::Deserializer::from_str(&json);
-    let definition = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let message = error.into_inner().to_string();
-        let message = message.rfind(" at line ").map_or(message.as_str(), |end| &message[..end]);
-        Invalid::one(path.trim_matches('.'), message)
-    })?;
-    Ok((id, definition))
+    Ok((AgentId::new(name)?, AgentDefinition::from_value(json(value)?)?))
 }
 
 fn task(name: &str, value: &toml::Value, default_agent: Option<&AgentId>) -> Result<FileTask, Invalid> {

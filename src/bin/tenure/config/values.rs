@@ -76,9 +76,18 @@ impl<'de> Deserialize<'de> for Length {
 }
 
 /// A secret: never shown, never in a log.
-#[derive(Clone, PartialEq, Eq, serde::Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
+
+/// Whatever it is instead of a text is not shown either.
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(secret) => Ok(Self(secret)),
+            _ => Err(de::Error::custom("expected a text in quotes")),
+        }
+    }
+}
 
 impl Secret {
     pub(crate) fn new(secret: impl Into<String>) -> Self {

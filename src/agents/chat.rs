@@ -112,11 +112,11 @@ impl ChatRunner {
     async fn answer_with(&self, context: &RunContext, key: Option<&str>) -> AgentResult {
         let request = self.request(context.query(), key)?;
         let response = remote::accepted(request.send().await.map_err(remote::connection)?).await?;
-        let mut output = Output::open(context, &self.tools).await?;
+        let mut output = Output::open(context).await?;
         let streamed = !remote::is_of_type(response.headers(), "application/json");
         let ended = match streamed {
             true => stream(response, &mut output).await,
-            false => self.take_whole(response, &mut output).await,
+            false => take_whole(response, context, &mut output).await,
         };
         let reason = match ended {
             Ok(Ended::Whole(reason)) => reason,
@@ -127,19 +127,23 @@ impl ChatRunner {
         }
         Ok(output.finish())
     }
+}
 
-    async fn take_whole(&self, response: Response, output: &mut Output) -> Result<Ended, AgentError> {
-        let bytes = remote::whole(response, self.tools.most).await?;
-        let answered = read(&bytes)?;
-        if answered.choices.is_empty() {
-            return Err(remote::no_answer("the endpoint answered no choice"));
-        }
-        let text = answered.text();
-        if !text.is_empty() {
-            output.write(text.as_bytes()).await?;
-        }
-        Ok(Ended::Whole(answered.finish_reason().map(str::to_owned)))
+async fn take_whole(
+    response: Response,
+    context: &RunContext,
+    output: &mut Output,
+) -> Result<Ended, AgentError> {
+    let bytes = remote::whole(response, context.settings().result_limit).await?;
+    let answered = read(&bytes)?;
+    if answered.choices.is_empty() {
+        return Err(remote::no_answer("the endpoint answered no choice"));
     }
+    let text = answered.text();
+    if !text.is_empty() {
+        output.write(text.as_bytes()).await?;
+    }
+    Ok(Ended::Whole(answered.finish_reason().map(str::to_owned)))
 }
 
 /// Passes on each part when it comes; what came in one piece is written in one.

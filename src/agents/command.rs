@@ -69,7 +69,7 @@ impl CommandRunner {
     }
 
     async fn attempt(&self, context: &RunContext) -> AgentResult {
-        let mut output = Output::open(context, &self.tools).await?;
+        let mut output = Output::open(context).await?;
         let ticket = self.tools.ticket(context).await;
         let workspace = output.workspace().cloned();
         let folder = workspace.as_ref().map(|workspace| workspace.folder());

@@ -70,7 +70,7 @@ impl Directory {
     /// # Errors
     /// [`Error::Store`] when the store does not answer.
     pub async fn open(tenure: Tenure) -> Result<Arc<Self>, Error> {
-        let tools = Arc::new(Toolbox::new(&tenure.settings()));
+        let tools = Arc::new(Toolbox::default());
         let hints = tenure.instance.store.watch();
         let shared =
             Arc::new(Shared { tenure, tools, known: Mutex::default(), changing: AsyncMutex::default() });

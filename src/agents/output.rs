@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::toolbox::Toolbox;
 use crate::agent::{AgentError, Answer, WrittenResult};
 use crate::instance::{AuthorityError, RunContext};
 use crate::model::Payload;
@@ -32,13 +31,14 @@ pub(super) struct Output {
 
 impl Output {
     /// Nothing yet: what an earlier attempt answered is gone.
-    pub(super) async fn open(context: &RunContext, tools: &Toolbox) -> Result<Self, AgentError> {
-        let workspace = if tools.keeps_files { Some(workspace(context).await?) } else { None };
-        let mut limit = u64::try_from(tools.most).unwrap_or(u64::MAX);
-        let mut most_in_head = tools.most;
+    pub(super) async fn open(context: &RunContext) -> Result<Self, AgentError> {
+        let settings = context.settings();
+        let workspace = if settings.workspace.is_some() { Some(workspace(context).await?) } else { None };
+        let mut limit = u64::try_from(settings.result_limit).unwrap_or(u64::MAX);
+        let mut most_in_head = settings.result_limit;
         if let Some(workspace) = &workspace {
             limit = limit.min(workspace.limits().max_file_bytes);
-            most_in_head = tools.inline.max(LEAST_KEPT);
+            most_in_head = settings.result_inline.max(LEAST_KEPT);
             let forget = |workspace: &GuardedWorkspace| match workspace.remove_file(OUTPUT_MD) {
                 Err(WorkspaceError::NotFound { .. }) => Ok(()),
                 removed => removed,
@@ -50,7 +50,7 @@ impl Output {
             workspace,
             head: Vec::new(),
             most_in_head,
-            inline: tools.inline,
+            inline: settings.result_inline,
             size: 0,
             limit,
             utf8: Utf8::default(),

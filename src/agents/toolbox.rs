@@ -10,32 +10,16 @@ use tokio::sync::OnceCell;
 use super::progress::{Server, Ticket};
 use crate::agent::AgentError;
 use crate::instance::RunContext;
-use crate::settings::Settings;
 
 const CONNECT: Duration = Duration::from_secs(10);
 
+#[derive(Default)]
 pub(super) struct Toolbox {
-    /// Results of up to this many bytes are kept with their run.
-    pub(super) inline: usize,
-    /// Results have at most this many.
-    pub(super) most: usize,
-    /// Whether runs have a workspace here.
-    pub(super) keeps_files: bool,
     progress: OnceCell<Server>,
     client: OnceLock<Result<Client, Arc<str>>>,
 }
 
 impl Toolbox {
-    pub(super) fn new(settings: &Settings) -> Self {
-        Self {
-            inline: settings.result_inline,
-            most: settings.result_limit,
-            keeps_files: settings.workspace.is_some(),
-            progress: OnceCell::new(),
-            client: OnceLock::new(),
-        }
-    }
-
     /// What lets a program tell its progress. Without it the program runs all the same.
     pub(super) async fn ticket(&self, context: &RunContext) -> Option<Ticket> {
         match self.progress.get_or_try_init(Server::open).await {

@@ -97,7 +97,7 @@ impl HttpRunner {
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(().into());
         }
-        take(response, self.tools.most).await
+        take(response, context.settings().result_limit).await
     }
 }
 

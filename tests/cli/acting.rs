@@ -61,6 +61,8 @@ fn a_task_is_made_of_all_its_flags() {
     let shown = place.run(&["tasks", "show", "t", "--json"]).well();
     assert_eq!(shown.out, said.out);
     assert_eq!(place.run(&["tasks", "show", "t", "-q"]).well().out, "t\n");
+    let told = place.run(&["tasks", "show", "t"]).well().out;
+    assert!(told.contains(r#"metadata     {"big":12345678901234567890.10,"b":1}"#), "{told}");
 }
 
 #[test]
@@ -93,6 +95,18 @@ fn a_task_is_read_from_a_file_and_flags_win_over_it() {
     assert_eq!(made(&["tasks", "add", "c", "-f", "tasks.toml", "--json"])["query"], "one of some");
     let edited = made(&["tasks", "edit", "b", "-f", "task.json", "--every", "5m", "--json"]);
     assert_eq!((&edited["query"], &edited["schedule"]["seconds"]), (&"from the file".into(), &300.into()));
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_who_asks() {
+    let place = Place::with(CONFIG);
+    place.run(&["tasks", "add", "t", "--agent", "echo", "--query", "\u{1b}[2Jq"]).well();
+    let coloured = |words: &[&str]| place.run(words).well().out.contains("\u{1b}[");
+    assert!(!coloured(&["tasks", "list"]));
+    assert!(!coloured(&["tasks", "show", "t"]));
+    assert!(coloured(&["tasks", "list", "--color", "always"]));
+    assert!(coloured(&["tasks", "show", "t", "--color", "always"]));
+    assert!(!coloured(&["tasks", "list", "--color", "always", "--json"]));
 }
 
 #[test]
@@ -138,7 +152,8 @@ fn exit_codes_say_how_a_run_ended() {
     assert!(waited.err.contains("it goes on; wait again with `tenure runs wait "), "{}", waited.err);
     assert_eq!(run("stuck", &[]).code(), 4, "one is running: another is skipped");
     assert_eq!(run("nothing", &[]).code(), 3);
-    let stuck = place.run(&["runs", "list", "--task", "stuck", "--status", "running", "-q"]).well().out;
+    let live = "queued,claimed,running";
+    let stuck = place.run(&["runs", "list", "--task", "stuck", "--status", live, "-q"]).well().out;
     let mut waiting = place.command(&["runs", "wait", stuck.trim(), "--url", &server.url]);
     let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     place.run(&["runs", "cancel", stuck.trim(), "--force", "--reason", "enough"]).well();
@@ -166,6 +181,77 @@ fn a_run_that_is_queued_on_the_store_is_executed_by_a_server_and_waited_for_ther
         4,
         "it does not wait for a person"
     );
+}
+
+#[test]
+fn a_run_that_asks_a_person_is_answered_and_goes_on() {
+    let place = Place::with(
+        r#"
+[agents.asking]
+kind = "command"
+command = ["sh", "-c", """cat >/dev/null
+if [ -n "$TENURE_APPROVAL" ]; then printf %s "$TENURE_APPROVAL"
+else echo '{"awaiting_approval": {"question": "Send it?"}}' >&3; fi"""]
+"#,
+    );
+    place.run(&["tasks", "add", "t", "--agent", "asking", "--query", "q"]).well();
+    let server = place.serve();
+    let asked = place.run(&["tasks", "run", "t", "--wait", "--url", &server.url]);
+    assert_eq!(asked.code(), 10, "{}", asked.err);
+    assert!(asked.out.contains("awaiting_approval, Send it?"), "{}", asked.out);
+    let run_id = place.run(&["runs", "list", "-q"]).well().out.trim().to_owned();
+    let shown = place.run(&["runs", "show", &run_id]).well().out;
+    assert!(shown.contains("asked      Send it?"), "{shown}");
+    place.run(&["runs", "resume", &run_id, "--reject", "--answer", r#"{"why": "no", "n": 1.50}"#]).well();
+    let done = place.run(&["runs", "wait", &run_id, "--json", "--url", &server.url]).well().json();
+    let told: Value = serde_json::from_str(done["result_preview"].as_str().unwrap()).unwrap();
+    assert_eq!((&told["approved"], &told["answer"]["why"]), (&false.into(), &"no".into()));
+    place.run(&["runs", "show", &run_id, "--events"]).well();
+}
+
+#[test]
+fn field_d4_a_schedule_shows_what_became_of_its_occurrences_and_which_come_next() {
+    let place = Place::with(CONFIG);
+    place.run(&["tasks", "add", "t", "--agent", "stuck", "--query", "q", "--every", "1s"]).well();
+    let _server = place.serve();
+    // The first occurrence runs and does not end, so that the second is skipped.
+    let mut following = place.command(&["events", "--follow", "--task", "t", "--after", "0"]);
+    let mut following = following.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("  skipped")), "the stream ended");
+    following.kill().unwrap();
+    following.wait().unwrap();
+    let answer = place.run(&["tasks", "occurrences", "t", "--json"]).well().json();
+    let past = answer["past"].as_array().unwrap();
+    assert_eq!(past.last().unwrap()["outcome"], "ran");
+    assert!(past.iter().any(|past| past["reason"]["overlap"]["blocked_by"].is_string()), "{answer}");
+    assert!(answer["next"].as_array().unwrap().len() >= 5, "{answer}");
+    let table = place.run(&["tasks", "occurrences", "t", "--utc"]).well().out;
+    for told in ["to come", "ran", "skipped", "overlap with "] {
+        assert!(table.contains(told), "{told} is not in\n{table}");
+    }
+}
+
+#[test]
+fn field_d9_every_run_that_has_not_ended_can_be_repaired_and_that_is_told() {
+    let place = Place::with(CONFIG);
+    for task in ["stuck", "waiting"] {
+        let overlap = ["--overlap", "queue_next"];
+        let words = [&["tasks", "add", task, "--agent", "stuck", "--query", "q"], &overlap[..]].concat();
+        place.run(&words).well();
+    }
+    let server = place.serve();
+    for (task, force) in [("stuck", true), ("waiting", false)] {
+        let run = place.run(&["tasks", "run", task, "-q"]).well().out.trim().to_owned();
+        let cancel: &[&str] = if force { &["--force"] } else { &[] };
+        place.run(&[&["runs", "cancel", &run, "--reason", "it hangs"], cancel].concat()).well();
+        assert_eq!(place.run(&["runs", "wait", &run, "--url", &server.url]).code(), 6);
+        let events = place.run(&["events", "--run", &run]).well().out;
+        assert!(events.contains("cancelled") && events.contains("it hangs"), "{events}");
+        let again = place.run(&["runs", "retry", &run, "--json"]).well().json();
+        assert_eq!(again["retry_of"], run.as_str());
+        place.run(&["runs", "cancel", again["run_id"].as_str().unwrap(), "--force"]).well();
+    }
 }
 
 #[test]
@@ -220,6 +306,8 @@ fn pages_are_followed_as_far_as_is_asked_for() {
     let paged = small.run(&["runs", "list", "--all", "--json", "--store", &store]).well();
     assert_eq!(paged.json()["runs"].as_array().unwrap().len(), 7);
     assert_eq!(paged.json()["next_cursor"], Value::Null);
+    let five = small.run(&["runs", "list", "--limit", "5", "-q", "--store", &store]).well();
+    assert_eq!(five.out.lines().count(), 5, "small pages are followed too");
     assert_eq!(paged.out.matches(r#""metadata":{"n":1.00}"#).count(), 7, "digits are kept over pages");
 }
 
@@ -253,6 +341,24 @@ fn events_are_followed_while_they_happen() {
         let of_run = place.run(&["events", "--follow", "--run", run.trim()]).well();
         assert!(of_run.out.contains("completed"), "a run that has ended has an end: {}", of_run.out);
     }
+}
+
+#[test]
+fn a_stream_that_breaks_says_where_to_go_on() {
+    let place = Place::with(CONFIG);
+    place.run(&["tasks", "add", "t", "--agent", "echo", "--query", "q"]).well();
+    let server = place.serve();
+    let words = ["events", "--follow", "--after", "0", "--url", &server.url];
+    let mut following = place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(following.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("created"), "{first}");
+    drop(server);
+    let ended = following.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(7));
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert!(told.contains("hint: "), "{told}");
+    assert!(told.contains("go on with `--after 1`"), "{told}");
 }
 
 #[test]

@@ -116,7 +116,12 @@ fn entries(page: &Value) -> &[Value] {
 async fn follow(session: &Session, asked: &Events) -> Result<Exit, Failure> {
     let mut messages = session.client.stream(asked.ask().queries("after", asked.after)).await?;
     let mut last = None;
-    while let Some(message) = messages.next().await? {
+    loop {
+        let message = match messages.next().await {
+            Ok(Some(message)) => message,
+            Ok(None) => break,
+            Err(failure) => return Err(go_on(failure, last)),
+        };
         if message.is("end") {
             break;
         }
@@ -147,11 +152,14 @@ async fn ended(session: &Session, asked: &Events, last: Option<String>) -> Resul
             return Ok(Exit::Ok);
         }
     }
-    let failure = Failure::new(Exit::Unavailable, "the server ended the stream of events");
-    Err(match last {
+    Err(go_on(Failure::new(Exit::Unavailable, "the server ended the stream of events"), last))
+}
+
+fn go_on(failure: Failure, last: Option<String>) -> Failure {
+    match last {
         Some(last) => failure.hint(format!("go on with `--after {last}`")),
         None => failure,
-    })
+    }
 }
 
 fn show(session: &Session, event: &Value) -> Result<(), Failure> {

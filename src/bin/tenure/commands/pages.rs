@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::common::Session;
 use crate::client::{Answer, Ask, strange};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::render::Look;
 
 /// How many entries a server puts on a page if nothing is said.
@@ -16,11 +16,15 @@ const PAGE: usize = 100;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct HowMany {
     /// The most entries
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = at_least_one())]
     limit: usize,
     /// Every entry
     #[arg(long, conflicts_with = "limit")]
     all: bool,
+}
+
+fn at_least_one() -> clap::builder::RangedU64ValueParser<usize> {
+    clap::builder::RangedU64ValueParser::new().range(1..)
 }
 
 /// Entries of a list, and the text they came in.
@@ -57,17 +61,25 @@ pub(super) async fn list(
     let mut cursor: Option<String> = None;
     loop {
         let left = how_many.most() - listed.entries.len();
-        let mut page = ask.clone().queries("cursor", cursor.take());
-        if left < PAGE {
-            page = page.query("limit", left);
-        }
-        let answer = session.client.ask(page).await?;
+        let answer = page(session, ask.clone().queries("cursor", cursor.take()), left).await?;
         cursor = listed.take(&answer)?;
         listed.next.clone_from(&cursor);
         listed.answers.push(answer.body);
         if listed.entries.len() >= how_many.most() || cursor.is_none() {
             return Ok(listed);
         }
+    }
+}
+
+/// The next page, with no more on it than is wanted.
+async fn page(session: &Session, ask: Ask, left: usize) -> Result<Answer, Failure> {
+    if left >= PAGE {
+        return session.client.ask(ask).await;
+    }
+    match session.client.ask(ask.clone().query("limit", left)).await {
+        // This server has smaller pages: it puts on them what it can. Else the second answer says what is wrong.
+        Err(failure) if failure.exit == Exit::Usage => session.client.ask(ask).await,
+        answer => answer,
     }
 }
 

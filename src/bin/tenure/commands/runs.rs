@@ -114,8 +114,14 @@ pub(crate) struct WaitRun {
     common: Common,
 }
 
+/// Something has to say which runs.
+fn which() -> clap::ArgGroup {
+    let args = ["run_ids", "task", "agent", "session", "status"];
+    clap::ArgGroup::new("which").required(true).multiple(true).args(args)
+}
+
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("which").required(true).multiple(true).args(["run_ids", "task", "agent", "session", "status"]))]
+#[command(group = which())]
 pub(crate) struct CancelRuns {
     /// The runs
     #[arg(value_name = "RUN", value_parser = run_id, conflicts_with_all = ["task", "agent", "session", "status"])]

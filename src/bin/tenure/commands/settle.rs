@@ -51,8 +51,12 @@ async fn settled(session: &Session, run_id: &str) -> Result<Answer, Failure> {
     let mut told = Told::default();
     loop {
         let run = session.client.ask(Ask::get(["runs", run_id])).await?;
-        if status(&run.value()?).is_some_and(RunStatus::is_settled) {
+        let now = status(&run.value()?);
+        if now.is_some_and(RunStatus::is_settled) {
             return Ok(run);
+        }
+        if now == Some(RunStatus::Queued) && session.client.url().is_none() && session.output.is_terminal {
+            session.tell("no server was asked: a host of this store has to take it, such as `tenure serve`");
         }
         if told.ended {
             return Err(Failure::new(Exit::Unavailable, "the server ended the stream of events")

@@ -56,7 +56,8 @@ pub(crate) enum Tasks {
     /// Delete a task: what is queued is cancelled, what runs is cancelled or kept
     #[command(
         visible_alias = "rm",
-        after_help = "Examples:\n  tenure tasks delete nightly-report\n  tenure tasks delete nightly-report --keep-running"
+        after_help = "Examples:\n  \
+            tenure tasks delete nightly-report\n  tenure tasks delete nightly-report --keep-running"
     )]
     Delete(DeleteTask),
     /// What became of the instants that the schedule of a task named, and what comes next

@@ -51,14 +51,15 @@ fn schema(path: &Path, found: &mut Vec<Finding>) -> bool {
             return false;
         }
         Some(version) if version == known => found.push(Finding::ok("schema", format!("version {version}"))),
-        // Looking brings it up to date no more than a server would.
-        Some(version) => {
-            let message = format!("version {version}; this program brings it to {known}");
-            found.push(
-                Finding::warn("schema", message).hint("`tenure store migrate`, or the next start, does it"),
-            );
+        // To open it would bring it up to date: that is for who asks for it.
+        older => {
+            let version =
+                older.map_or_else(|| "nothing yet".to_owned(), |version| format!("version {version}"));
+            let message = format!("{version}; this program brings it to version {known}");
+            let hint = "`tenure store migrate`, or the next start, does it";
+            found.push(Finding::warn("schema", message).hint(hint));
+            return false;
         }
-        None => found.push(Finding::warn("schema", "the file is empty: it is made by the next start")),
     }
     true
 }

@@ -24,6 +24,7 @@ use futures_util::FutureExt;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use crate::agents::Directory;
 use crate::tenure::Tenure;
 
 mod accept;
@@ -31,7 +32,6 @@ mod agents;
 mod answer;
 mod auth;
 mod body;
-mod directory;
 mod events;
 mod files;
 mod hub;
@@ -50,7 +50,6 @@ mod stream;
 mod tasks;
 mod text;
 
-pub use directory::{AgentView, Directory};
 pub use openapi::openapi;
 pub use options::{HttpOptions, Token};
 

@@ -99,6 +99,7 @@ fn complete(operation: &mut Operation, takes_body: bool, takes_name: bool, guard
             (400, "the request cannot be read"),
             (401, "a token is needed"),
             (403, "a page of another site asked, and no token is set"),
+            (406, "no answer is of an accepted media type"),
             (421, "this host has another name, and no token is set"),
             (422, "what was given cannot be taken; `errors` names each field"),
             (503, "the store does not answer, too much is asked at once, or the host is shutting down"),

@@ -854,6 +854,8 @@ pub(super) struct Agent {
     #[schema(required = false, nullable = false)]
     working_directory: Option<String>,
     #[schema(required = false, nullable = false)]
+    stop_grace_seconds: Option<f64>,
+    #[schema(required = false, nullable = false)]
     base_url: Option<String>,
     #[schema(required = false, nullable = false)]
     model: Option<String>,

@@ -111,8 +111,7 @@ impl Host {
             declare::task(&tenure, task).await?;
         }
         reload::tell_missing_agents(loaded, &directory);
-        let shown = Arc::new(tenure::http::Directory::new(tenure.clone()));
-        let api = Api::new(tenure.clone(), shown, options(&loaded.config)?);
+        let api = Api::new(tenure.clone(), Arc::clone(&directory), options(&loaded.config)?);
         Ok(Self { store, tenure, directory, api, global: global.clone() })
     }
 

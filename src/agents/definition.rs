@@ -186,8 +186,13 @@ impl<'de> Deserialize<'de> for AgentDefinition {
 fn read<T: DeserializeOwned>(fields: Value) -> Result<T, Invalid> {
     serde_path_to_error::deserialize(fields).map_err(|error| {
         let path = error.path().to_string();
-        let field = if path == "." { "agent".to_owned() } else { path };
-        Invalid::one(field, error.into_inner().to_string())
+        let told = error.into_inner().to_string();
+        let missing = told.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        match missing {
+            Some(missing) => Invalid::one(missing, "a value, found nothing"),
+            None if path == "." => Invalid::one("agent", told),
+            None => Invalid::one(path, told),
+        }
     })
 }
 

@@ -226,7 +226,9 @@ impl Shared {
             state.cursor = None;
             return None;
         }
-        if let Some(slots) = state.subscribers.get(&Subject::All) {
+        if let Some(slots) = state.subscribers.get(&Subject::All)
+            && !events.is_empty()
+        {
             let all: Vec<&model::Event> = events.iter().collect();
             give(slots, Page::of(&Subject::All, after, &all));
         }

@@ -24,8 +24,8 @@ fn the_page_is_what_the_document_says() {
 
 fn page(document: &Value) -> String {
     let mut page = String::from(
-        "# HTTP\n\nWritten by `tests/http_doc.rs` from the OpenAPI document, which a host serves at `/openapi.json`; write it\n\
-         anew with `TENURE_BLESS=1 cargo test --test http_doc`.\n\n",
+        "# HTTP\n\nWritten by `tests/http_doc.rs` from the OpenAPI document, which a host serves at `/openapi.json`;\n\
+         write it anew with `TENURE_BLESS=1 cargo test --test http_doc`.\n\n",
     );
     page.push_str(document["info"]["description"].as_str().unwrap().trim());
     page.push_str("\n\n## Operations\n");

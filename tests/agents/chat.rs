@@ -53,6 +53,8 @@ async fn an_answer_can_be_read_while_it_comes() {
     until(|| read() == "one two").await;
     live.say(finish("length"));
     assert_eq!(text(&stage.settled(&run).await), "one two");
+    let note = "the model ended its answer early: \"length\"\n";
+    assert_eq!(stage.file(&run, "logs/attempt-1.log"), note.as_bytes());
     live.hung_up().await;
 }
 

@@ -215,3 +215,19 @@ fn the_first_example_of_the_readme_reports_on_this_machine() {
         assert!(done.out.contains(part), "{part}: {}", done.out);
     }
 }
+
+#[test]
+fn the_first_task_of_the_guide_says_what_the_guide_says() {
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/GUIDE.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let block = |language: &str| {
+        let begins = guide.split_once(&format!("```{language}\n")).unwrap().1;
+        begins.split_once("```").unwrap().0.to_owned()
+    };
+    let place = Place::with("");
+    place.write("hello.toml", block("toml"));
+    let done = place.tenure(&["run", "hello.toml"]);
+    let shown = block("console").replace("$ tenure run hello.toml\n", "");
+    let told = done.out.split("\n\n").next().unwrap().to_owned() + "\n";
+    assert_eq!(redacted(&told, &place), redacted(&shown, &place), "{done:?}");
+}

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure::agents::Directory;
 use tenure::model::{Run, RunStatus};
@@ -50,8 +51,10 @@ pub(crate) struct RunArgs {
     quiet: bool,
 }
 
-/// How often what is shown is renewed, and how often progress is stored for it.
-const LOOKS_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
+/// How often what is shown is renewed.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
+/// How often progress is stored at most, while somebody watches.
+const TELLS_EVERY: Duration = Duration::from_millis(250);
 
 /// A host that executes one task.
 struct Host {
@@ -100,7 +103,8 @@ impl Host {
         let store = stores::open(&loaded.config)?;
         let settings = Settings {
             duty: Duty::OneTask(task.spec.task_id.clone()),
-            progress_every: LOOKS_EVERY,
+            progress_every: TELLS_EVERY,
+            progress_limit: 10_000,
             ..loaded.config.settings()
         };
         let tenure = Tenure::open(Arc::clone(&store), settings).await?;
@@ -166,7 +170,7 @@ impl Host {
                 ))
             }
             RunStatus::AwaitingApproval => {
-                Some(format!("answer it: tenure runs resume {} --help", run.run_id))
+                Some(format!("answer it: tenure runs resume {} --approve, or --reject", run.run_id))
             }
             _ => None,
         }

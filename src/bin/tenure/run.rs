@@ -75,7 +75,7 @@ pub(crate) async fn run(args: RunArgs, global: &Global, output: Output) -> Resul
     // The run has settled: what is left to do is short, and nobody waits longer than a signal.
     tokio::select! {
         closed = host.close() => closed?,
-        () = signals.stop() => return Ok(Exit::Forced),
+        _ = signals.next() => return Ok(Exit::Forced),
     }
     ended
 }
@@ -130,7 +130,7 @@ impl Host {
         signals: &mut Signals,
         output: Output,
     ) -> Result<Exit, Failure> {
-        declare::task(&self.tenure, task).await?;
+        declare::task_by_hand(&self.tenure, task).await?;
         let request = RunRequest {
             query: args.query.as_deref().map(Arc::from),
             // Who runs it by hand means it.

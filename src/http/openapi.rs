@@ -84,10 +84,10 @@ pub fn openapi() -> OpenApi {
 }
 
 fn each_operation(item: &mut PathItem, mut complete: impl FnMut(&mut Operation, bool)) {
-    let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
-    for operation in operations.into_iter().flatten() {
-        let takes_body = operation.request_body.is_some();
-        complete(operation, takes_body);
+    let operations =
+        [(&mut item.get, false), (&mut item.post, true), (&mut item.patch, true), (&mut item.delete, false)];
+    for (operation, takes_body) in operations {
+        operation.iter_mut().for_each(|operation| complete(operation, takes_body));
     }
 }
 

@@ -275,3 +275,30 @@ fn colours_are_for_terminals_and_for_who_asks() {
     assert!(coloured(&["config", "--color", "always"]));
     assert!(!coloured(&["config", "--color", "never"]));
 }
+
+#[test]
+fn a_run_that_a_killed_program_left_behind_is_taken_over() {
+    let place = shell(
+        "touch began; [ \"$TENURE_ATTEMPT\" -gt 1 ] || until [ -e ../../../../../../go ]; do sleep 0.02; done
+         echo \"attempt $TENURE_ATTEMPT\"",
+        "[worker]\nlease = 1",
+    );
+    let mut first = place.start(&["run", "tenure.toml"]);
+    let line = first.line("run ");
+    let id = line.rsplit(' ').next().unwrap().to_owned();
+    let began = place.path(".tenure/workspace/background/sh/t").join(&id).join("began");
+    until("the program runs", || began.exists());
+    first.kill();
+    let mut last = place.tenure(&["run", "tenure.toml"]);
+    until("the lease has ended", || {
+        let skipped = last.code == Some(4);
+        if skipped {
+            last = place.tenure(&["run", "tenure.toml"]);
+        }
+        !skipped
+    });
+    place.write("go", "");
+    assert_eq!(last.code, Some(0), "{last:?}");
+    assert!(last.err.contains(&format!("run {id} of the task is ")), "{last:?}");
+    assert!(last.out.contains("|  attempt 2") && last.out.contains("lost"), "{last:?}");
+}

@@ -70,7 +70,8 @@ fn a_task_is_read_from_a_file_and_flags_win_over_it() {
     let place = Place::with(CONFIG);
     place.write(
         "task.toml",
-        "task_id = \"a\"\nagent_id = \"echo\"\nquery = \"from the file\"\nschedule = { type = \"interval\", seconds = 60 }\n\
+        "task_id = \"a\"\nagent_id = \"echo\"\nquery = \"from the file\"\n\
+         schedule = { type = \"interval\", seconds = 60 }\n\
          retry_policy = { max_retries = 2, backoff = \"exponential\" }\n",
     );
     place.write("task.json", r#"{"agent_id": "echo", "query": "from the file", "metadata": {"n": 1.00}}"#);
@@ -114,7 +115,8 @@ fn a_changed_policy_keeps_what_is_not_changed() {
     let place = Place::with(CONFIG);
     let json = |line: &str| place.run(&crate::program::words(line)).well().json();
     json(
-        "tasks add t --agent echo --query q --cron '0 2 * * *' --timezone Asia/Tokyo --misfire queue_all --retries 2 --retry-delay 7 --json",
+        "tasks add t --agent echo --query q --cron '0 2 * * *' --timezone Asia/Tokyo --misfire queue_all \
+         --retries 2 --retry-delay 7 --json",
     );
     let same = json("tasks edit t --cron '0 3 * * *' --timezone Asia/Tokyo --retries 9 --json");
     assert_eq!(same["schedule"]["misfire_policy"], "queue_all");
@@ -364,7 +366,8 @@ fn a_stream_that_breaks_says_where_to_go_on() {
 #[test]
 fn agents_are_made_only_where_that_is_allowed() {
     let place = Place::with(CONFIG);
-    let line = "agents add writer --kind chat --endpoint http://127.0.0.1:1/v1 --model m --key-env KEY --system 'Be brief.'";
+    let line = "agents add writer --kind chat --endpoint http://127.0.0.1:1/v1 --model m --key-env KEY \
+        --system 'Be brief.'";
     let refused = place.run(&crate::program::words(line));
     assert_eq!(refused.code(), 8, "{}", refused.err);
     place.write("tenure.toml", &format!("{CONFIG}\n[server]\nallow_agents = true\n"));

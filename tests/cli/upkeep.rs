@@ -24,7 +24,8 @@ fn a_store_of_a_newer_program_is_left_alone() {
     let place = Place::new();
     place.run(&["store", "migrate"]).well();
     let database = database(&place);
-    let newer = "INSERT INTO schema_migrations SELECT 99, '0099_later', checksum, applied_at FROM schema_migrations LIMIT 1";
+    let newer = "INSERT INTO schema_migrations SELECT 99, '0099_later', checksum, applied_at \
+        FROM schema_migrations LIMIT 1";
     database.execute(newer, []).unwrap();
     insta::assert_snapshot!(place.told_all(&["store migrate", "store check", "tasks list"]));
     let doctor = place.run(&["doctor"]);
@@ -86,7 +87,8 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
         "[server]\nlisten = \"127.0.0.1:1\"\n\
          [worker]\nlease = \"2s\"\n\
          [agents.echo]\nkind = \"command\"\ncommand = [\"no-such-program\"]\n\
-         [agents.writer]\nkind = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\napi_key_env = \"NO_SUCH_KEY\"\n",
+         [agents.writer]\nkind = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n\
+         api_key_env = \"NO_SUCH_KEY\"\n",
     );
     let before = place.run(&["doctor"]);
     place.run(&["store", "migrate"]).well();

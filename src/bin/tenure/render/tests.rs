@@ -43,7 +43,8 @@ fn runs() -> Vec<Value> {
         with(
             run("r4", "queued"),
             json!({ "started_at": null, "finished_at": null, "attempt": 0, "waiting": {
-            "reason": { "reason": "lane_full", "lane": "task:x", "holders": ["r3"] }, "since": "2026-11-29T21:59:00Z" } }),
+            "reason": { "reason": "lane_full", "lane": "task:x", "holders": ["r3"] },
+                "since": "2026-11-29T21:59:00Z" } }),
         ),
         with(run("r5", "skipped"), json!({ "started_at": null, "blocked_by": "r3" })),
         with(run("r6", "cancelled"), json!({ "cancel_reason": "wrong input" })),
@@ -94,7 +95,8 @@ fn a_run_is_told_in_full() {
     );
     let cancelled = with(
         runs()[5].clone(),
-        json!({ "cancel_requested_at": "2026-11-29T21:58:05Z", "cancelled_by": "http", "deadline_at": "2026-11-30T22:00:00Z" }),
+        json!({ "cancel_requested_at": "2026-11-29T21:58:05Z", "cancelled_by": "http",
+            "deadline_at": "2026-11-30T22:00:00Z" }),
     );
     let told: Vec<String> =
         [&runs()[0], &runs()[3], &approved, &cancelled].map(|run| run_record(&look(), run)).into();
@@ -123,7 +125,8 @@ fn attempts_and_files_are_tables() {
 fn task(schedule: Value) -> Value {
     json!({ "task_id": "nightly-report", "agent_id": "reporter", "query": "Write the report.", "schedule": schedule,
         "enabled": true, "updated_at": "2026-11-29T19:30:00Z", "created_at": "2026-10-01T00:00:00Z", "revision": 2,
-        "retry_policy": { "max_retries": 3, "initial_delay_seconds": 30, "max_delay_seconds": 300, "backoff": "exponential" },
+        "retry_policy": { "max_retries": 3, "initial_delay_seconds": 30, "max_delay_seconds": 300,
+            "backoff": "exponential" },
         "overlap_policy": "skip_if_running", "session_policy": { "type": "task" }, "timeout_seconds": 90.5,
         "priority": 0, "metadata": {}, "workspace_policy": { "namespace_template": "background/{run_id}" } })
 }
@@ -161,7 +164,8 @@ fn occurrences_are_told_from_what_is_to_come_down_to_the_past() {
         json!({ "due_at": "2026-11-29T02:00:00Z", "outcome": "ran", "run_id": "r1", "late_by_ms": 3 }),
         json!({ "due_at": "2026-11-28T02:00:00Z", "outcome": "coalesced", "into": "r1", "late_by_ms": 86_400_000 }),
         json!({ "due_at": "2026-11-27T02:00:00Z", "outcome": "skipped", "reason": "past_window", "late_by_ms": 0 }),
-        json!({ "due_at": "2026-11-26T02:00:00Z", "outcome": "skipped", "reason": { "overlap": { "blocked_by": "r0" } } }),
+        json!({ "due_at": "2026-11-26T02:00:00Z", "outcome": "skipped",
+            "reason": { "overlap": { "blocked_by": "r0" } } }),
     ];
     let next = json!([{ "due_at": "2026-11-30T02:00:00Z" }, { "due_at": "2026-12-01T02:00:00Z" }]);
     insta::assert_snapshot!(occurrences_table(&look(), &past, &next));
@@ -170,9 +174,12 @@ fn occurrences_are_told_from_what_is_to_come_down_to_the_past() {
 #[test]
 fn events_are_a_line_each() {
     let events = [
-        json!({ "event": "background_task_created", "timestamp": "2026-11-29T21:58:00.000Z", "task_id": "t", "sequence": 1 }),
-        json!({ "event": "background_run_retrying", "timestamp": "2026-11-29T21:58:01.125Z", "task_id": "t", "run_id": "r1",
-            "sequence": 4, "attempt": 1, "data": { "delay_seconds": 30, "message": "a\n\u{1b}[1mb", "nothing": null } }),
+        json!({ "event": "background_task_created", "timestamp": "2026-11-29T21:58:00.000Z", "task_id": "t",
+            "sequence": 1 }),
+        json!({ "event": "background_run_retrying", "timestamp": "2026-11-29T21:58:01.125Z", "task_id": "t",
+            "run_id": "r1",
+            "sequence": 4, "attempt": 1,
+            "data": { "delay_seconds": 30, "message": "a\n\u{1b}[1mb", "nothing": null } }),
         json!({ "event": "of_another_version", "data": "text" }),
         json!(null),
     ];

@@ -99,7 +99,6 @@ mod tests {
         assert_eq!(state(&command(name), path), State::Fail);
         assert_eq!(state(&command("data"), path), State::Fail);
         assert_eq!(state(&command(own.to_str().unwrap()), path), State::Ok);
-        assert_eq!(state(r#"{"kind": "command", "command": []}"#, path), State::Fail);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;
 #[cfg(feature = "conformance")]
 pub use sqlite::{Between, Look};
-pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
+pub use sqlite::{SchemaVersions, SqliteOptions, SqliteStore, Synchronous};
 
 /// What a store answers, once it has.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;

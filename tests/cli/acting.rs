@@ -268,7 +268,7 @@ fn runs_are_cancelled_by_what_they_have_in_common() {
         }
     }
     let told = place.run(&["runs", "cancel", "--task", "a", "--reason", "no more"]).well();
-    assert!(told.err.contains("3 runs were asked to stop"), "{}", told.err);
+    assert!(told.err.contains("3 runs ended, 0 were asked to stop"), "{}", told.err);
     let left = place.run(&["runs", "list", "--json", "--status", "queued"]).well().json();
     assert_eq!(left["total"], 3);
     place.run(&["runs", "cancel", "--status", "queued,running", "-q"]).well();

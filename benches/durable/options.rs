@@ -91,5 +91,5 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Plan, Str
 
 fn usage() -> String {
     let names: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
-    format!("usage: cargo bench -p tenure -- [--quick] [{}]...", names.join("|"))
+    format!("usage: cargo bench -p tenure --bench durable -- [--quick] [{}]...", names.join("|"))
 }

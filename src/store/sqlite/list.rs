@@ -7,8 +7,10 @@ use rusqlite::{Connection, Row, params_from_iter};
 use serde::Deserialize;
 
 use super::fault::{Fault, Step};
+use super::hot::columns;
+use super::parts::is_filled;
 use super::read::{self, TASK};
-use super::row::{Loaded, REST, STORED, parsed, trigger_flag};
+use super::row::{Loaded, RUN_ID, SPECS, parsed, spec_text, trigger_flag};
 use super::tx::{agent_number, task_number};
 use crate::model::{Occurrence, Run, RunStatus, ScheduleState, Task, TaskId};
 use crate::store::{Page, PageRequest, RunFilter};
@@ -121,7 +123,7 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter, request: &PageRequest)
         }
         let cursor = format!("r{}", row.get::<_, i64>(0)?);
         let run = Loaded::read(row).and_then(|loaded| loaded.with_result(conn)).map(|loaded| loaded.run);
-        if !pager.take(row.get(18)?, cursor, run)? {
+        if !pager.take(row.get(RUN_ID)?, cursor, run)? {
             break;
         }
     }
@@ -173,8 +175,8 @@ impl Query {
             query.and(&mut conditions, "r.queued_at <", until.ms());
         }
         query.sql = format!(
-            "SELECT {STORED}, {REST} FROM runs r {hint} LEFT JOIN specs s ON s.rid = r.rid
-             WHERE {conditions}{} ORDER BY r.rid DESC",
+            "SELECT {} FROM runs r {hint} {SPECS} WHERE {conditions}{} ORDER BY r.rid DESC",
+            columns(),
             narrowed(hint)
         );
         Ok(Some(query))
@@ -237,12 +239,14 @@ impl Shown<'_> {
         if filter.session_id.is_none() && filter.text.is_none() {
             return Ok(true);
         }
-        let spec: Option<&str> = row.get_ref(28)?.as_str_or_null().unwrap_or(None);
+        let spec = spec_text(row).unwrap_or(None);
         // Nothing is known of what cannot be read: it is shown as such.
         let Some(shown) = spec.and_then(|spec| serde_json::from_str::<Shown<'_>>(spec).ok()) else {
             return Ok(true);
         };
-        let session = filter.session_id.as_ref().is_none_or(|session| **session == *shown.session_id);
+        let run_id = row.get_ref(RUN_ID)?.as_str_or_null().ok().flatten().unwrap_or_default();
+        let session =
+            filter.session_id.as_ref().is_none_or(|session| is_filled(&shown.session_id, session, run_id));
         Ok(session && filter.text.as_ref().is_none_or(|text| contains(&shown.query, text)))
     }
 }

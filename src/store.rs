@@ -74,7 +74,8 @@ pub trait Store: Send + Sync + 'static {
     /// the order in which they were queued. What became due meanwhile is ready. Each is written by
     /// [`crate::rules::claim`], with its event.
     ///
-    /// - *Ensures*: no run is granted twice; each has room in its lanes, its task is not paused.
+    /// - *Ensures*: no run is granted twice; each has room in its lanes, its task is not paused. A grant survives the
+    ///   end of the OS process, and is as durable as the store is with the start of its attempt, if not before.
     /// - *Idempotent by*: the request: with `repeat` it first answers what the same request was granted and
     ///   is still merely claimed (L17).
     fn claim(&self, request: ClaimRequest) -> Answer<'_, Vec<Run>>;

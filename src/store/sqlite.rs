@@ -100,7 +100,7 @@ impl SqliteOptions {
 /// What an answered write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// A loss of power.
+    /// A loss of power. Of grants and renewals alone: with what is written next and answered.
     #[default]
     Full,
     /// The end of the OS process; a loss of power may take the newest writes.

@@ -18,6 +18,9 @@ pub(super) struct Names {
     agents: HashMap<AgentId, i64>,
 }
 
+/// How many cursors are passed over when a writer begins.
+const PASSED_OVER: i64 = 2048;
+
 /// What a writer remembers from one transaction to the next.
 #[derive(Default)]
 pub(super) struct Memory {
@@ -26,6 +29,8 @@ pub(super) struct Memory {
     parts: Parts,
     /// What the database says of foreign commits, when this was last known to stand.
     version: i64,
+    /// Whether a transaction has begun with it.
+    begun: bool,
 }
 
 impl Memory {
@@ -64,6 +69,8 @@ pub(super) struct Tx<'t, 'c> {
     next_rid: i64,
     next_cursor: i64,
     lane_version: i64,
+    /// The three of them, as they were when it began.
+    begun_with: (i64, i64, i64),
     counts: HashMap<i64, [i64; RunStatus::ALL.len()]>,
     pub(super) lanes: Book,
     paused: HashMap<i64, bool>,
@@ -87,6 +94,10 @@ impl<'t, 'c> Tx<'t, 'c> {
                 return Err(error.into());
             }
         };
+        // Grants may be lost with the machine's power, but somebody may have seen the cursors of their events.
+        let begun_with = (next_rid, next_cursor, lane_version);
+        let next_cursor: i64 = if memory.begun { next_cursor } else { next_cursor + PASSED_OVER };
+        memory.begun = true;
         let Memory { names, known, parts, .. } = memory;
         Ok(Self {
             conn,
@@ -101,6 +112,7 @@ impl<'t, 'c> Tx<'t, 'c> {
             next_rid,
             next_cursor,
             lane_version,
+            begun_with,
             counts: HashMap::new(),
             lanes: Book::default(),
             paused: HashMap::new(),
@@ -125,11 +137,12 @@ impl<'t, 'c> Tx<'t, 'c> {
         for (status, n) in all.into_iter().enumerate().filter(|(_, n)| *n != 0) {
             count.execute(params![0, status as i64, n])?;
         }
-        self.conn
-            .prepare_cached(
-                "UPDATE meta SET next_rid = ?1, next_cursor = ?2, lane_version = ?3 WHERE id = 0",
-            )?
-            .execute(params![self.next_rid, self.next_cursor, self.lane_version])?;
+        let numbers = (self.next_rid, self.next_cursor, self.lane_version);
+        // Who found nothing to do writes nothing, and waits for no disk.
+        if numbers != self.begun_with {
+            let sql = "UPDATE meta SET next_rid = ?1, next_cursor = ?2, lane_version = ?3 WHERE id = 0";
+            self.conn.prepare_cached(sql)?.execute(<[i64; 3]>::from(numbers))?;
+        }
         self.hint.cursor = self.newest_cursor();
         Ok(())
     }

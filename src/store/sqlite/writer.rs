@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
 
-use super::SqliteOptions;
 use super::claim::alike;
 use super::fault::{Fault, Step};
 use super::hot::Statements;
 use super::probe::Probe;
 use super::tx::{Memory, Tx, data_version, roll_back};
+use super::{SqliteOptions, Synchronous};
 use crate::model::{EventKind, Run, RunId};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
@@ -118,6 +118,8 @@ struct Writer<'c> {
     hints: broadcast::Sender<Hint>,
     probe: Probe,
     memory: Memory,
+    /// Whether the next commit reaches the disk before it is answered.
+    lasting: bool,
     /// What the database says of foreign commits, and when it was asked last.
     data_version: i64,
     looked: Instant,
@@ -167,7 +169,8 @@ impl<'c> Writer<'c> {
         let data_version = data_version(conn).unwrap_or(0);
         let (hot, memory) = (Statements::of(conn), Memory::default());
         let looked = Instant::now();
-        Self { conn, hot, mailbox, options, hints, probe, memory, data_version, looked, seen }
+        let lasting = options.synchronous == Synchronous::Full;
+        Self { conn, hot, mailbox, options, hints, probe, memory, lasting, data_version, looked, seen }
     }
 
     /// Until it is closed, or everybody has gone and the mailbox is empty. Answers with the call that ends it.
@@ -208,6 +211,19 @@ impl<'c> Writer<'c> {
         None
     }
 
+    /// A grant and a renewal need not outlast the machine: nothing is done under them before the start of the attempt
+    /// is stored, and who held the lease is gone with it. So they alone do not wait for the disk.
+    fn set_lasting(&mut self, batch: &[Command]) -> Step<()> {
+        let brief = |command: &Command| matches!(command, Command::Claim(..) | Command::Renew(..));
+        let lasting = !batch.iter().all(brief);
+        if self.options.synchronous == Synchronous::Full && lasting != self.lasting {
+            let sql = if lasting { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+            self.conn.prepare_cached(sql)?.execute([])?;
+            self.lasting = lasting;
+        }
+        Ok(())
+    }
+
     fn serve(&mut self, batch: Vec<Command>) {
         if batch.is_empty() {
             return;
@@ -237,6 +253,7 @@ impl<'c> Writer<'c> {
     }
 
     fn transact(&mut self, batch: &[Command]) -> Result<(Vec<Worth>, Option<Hint>), Failed> {
+        self.set_lasting(batch).map_err(Failed::Before)?;
         let mut tx = Tx::begin(self.conn, &self.hot, &mut self.memory).map_err(Failed::Before)?;
         tx.now = self.options.clock.now();
         tx.probe = self.probe.clone();

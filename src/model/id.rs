@@ -114,7 +114,7 @@ impl RunId {
 /// cannot be taken for its former self (contract ownership.md, L2; field L4, L10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct InstanceId(Uuid);
+pub struct InstanceId(#[serde(with = "uuid::serde::simple")] Uuid);
 
 impl InstanceId {
     /// A new instance.

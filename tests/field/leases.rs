@@ -459,7 +459,7 @@ async fn field_l27_a_new_host_takes_only_what_has_expired() {
 #[tokio::test(start_paused = true)]
 async fn field_l28_a_host_that_was_there_before_takes_over() {
     let (a, b, _, gate) = held(3, json!({})).await;
-    b.advance(10 * DAY).await;
+    b.advance(HOUR).await;
     a.kill();
     b.advance(TAKEOVER).await;
     gate.open();

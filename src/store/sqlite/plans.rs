@@ -61,6 +61,8 @@ fn statements() -> Vec<(String, &'static str)> {
         (parts::UNUSED.to_owned(), "runs_of_task (tid=?)"),
         (format!("SELECT cursor {}", read::EVENTS_ALL), "INTEGER PRIMARY KEY (rowid>?)"),
         (task(list::TASKS), "sqlite_autoindex_tasks_1 (task_id>?)"),
+        (list::FLOOR.to_owned(), "INTEGER PRIMARY KEY (rowid<?)"),
+        (list::FLOOR_OF_TASK.to_owned(), "runs_of_task (tid=? AND rowid<?)"),
         (list::OCCURRENCES.to_owned(), "PRIMARY KEY (tid=? AND due_at<?)"),
         (writer::REVOKED.to_owned(), "INTEGER PRIMARY KEY (rowid>?)"),
     ];

@@ -211,9 +211,11 @@ impl State {
         }
         if let Some(before) = &before {
             self.take_out(number, before);
-            self.index.remove(number, before);
         }
-        self.index.add(number, &run);
+        match &before {
+            Some(before) => self.index.replace(number, before, &run),
+            None => self.index.add(number, &run),
+        }
         hint.agenda |= wake_at(&run).is_some();
         let moved = self.lanes.account(number, before.as_ref(), Some(&run));
         // Who goes on as it was leaves nobody more room, or less.

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use foldhash::HashMap;
-use rusqlite::{Connection, Row, Statement, ToSql};
+use rusqlite::{Connection, PrepFlags, Row, Statement, ToSql};
 
 use super::fault::Step;
 use super::row::{Loaded, REST, STORED};
@@ -64,7 +64,8 @@ impl<'c> Statements<'c> {
         let mut kept = self.kept[hot.number()].borrow_mut();
         let statement = match kept.take() {
             Some(statement) => statement,
-            None => self.conn.prepare(&hot.sql())?,
+            // It says that it stays, so that it takes none of the memory that statements work with.
+            None => self.conn.prepare_with_flags(&hot.sql(), PrepFlags::SQLITE_PREPARE_PERSISTENT)?,
         };
         make(kept.insert(statement))
     }

@@ -14,8 +14,8 @@ use super::context::{Held, RunContext};
 use super::files::by_reference;
 use super::live::{LiveRun, StopCause};
 use super::outbox::What;
-use super::{Instance, ms};
-use crate::agent::{AgentResult, Answer};
+use super::{Instance, figures, ms};
+use crate::agent::{AgentResult, Answer, WrittenResult};
 use crate::model::{Payload, Run, RunError, RunResult, Timestamp};
 use crate::rules::Outcome;
 
@@ -25,6 +25,8 @@ pub(super) struct Job {
     instance: Arc<Instance>,
     pub(super) live: Arc<LiveRun>,
     stage: Stage,
+    /// When it was granted, then when its attempt began.
+    since: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,19 +42,20 @@ enum Stage {
 impl Job {
     pub(super) fn new(instance: &Arc<Instance>, live: Arc<LiveRun>) -> Self {
         instance.live.insert(Arc::clone(&live));
-        Self { instance: Arc::clone(instance), live, stage: Stage::Granted }
+        Self { instance: Arc::clone(instance), live, stage: Stage::Granted, since: Instant::now() }
     }
 
     /// The start of the attempt is stored.
     pub(super) fn begun(&mut self, run: Run) {
         self.live.set_run(run);
         self.stage = Stage::Begun;
+        self.since = Instant::now();
     }
 
     /// The process that executes the attempt.
     pub(super) fn process(self, lease: OperationLease) -> ProcessSpec {
         // The kernel's patience begins when the process is told to stop, ours a little later: ours decides.
-        let patience = Patience::Time(ms(self.instance.settings.patience).saturating_add(250));
+        let patience = Patience::Time(ms(self.instance.settings().patience).saturating_add(250));
         let token = self.live.token;
         ProcessSpec::function("run", move |context| execute(self, context))
             .patience(patience)
@@ -63,6 +66,7 @@ impl Job {
     fn hand_on(&mut self, outcome: Outcome) {
         let stage = std::mem::replace(&mut self.stage, Stage::HandedOn);
         if stage == Stage::Begun && !self.live.fenced.is_cancelled() {
+            figures::ended(&outcome, self.since.elapsed());
             self.instance
                 .outbox
                 .push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw_delay()));
@@ -136,8 +140,8 @@ impl Limits {
         Self {
             timeout: limits.timeout.map(|timeout| now + timeout.duration()),
             deadline: limits.deadline_at.and_then(left),
-            stall: instance.settings.stall,
-            patience: instance.settings.patience,
+            stall: instance.settings().stall,
+            patience: instance.settings().patience,
         }
     }
 
@@ -188,10 +192,10 @@ async fn at(instant: Option<Instant>) {
 async fn store_progress(instance: &Instance, live: &Arc<LiveRun>) {
     loop {
         live.told.notified().await;
-        if let Some(progress) = live.take_progress(instance.settings.progress_limit) {
+        if let Some(progress) = live.take_progress(instance.settings().progress_limit) {
             instance.outbox.push(Arc::clone(live), progress);
         }
-        sleep(instance.settings.progress_every).await;
+        sleep(instance.settings().progress_every).await;
     }
 }
 
@@ -253,6 +257,9 @@ impl Instance {
             Judged::Answered(Answer::AwaitingApproval { question, data }) => {
                 Outcome::AwaitingApproval { question, data }
             }
+            Judged::Answered(Answer::Written(WrittenResult { media_type, size, path, preview })) => {
+                Outcome::Completed(RunResult::File { media_type, size, path, preview })
+            }
             Judged::Answered(Answer::Done(payload)) => match self.keep(held, payload).await {
                 Ok(result) => Outcome::Completed(result),
                 Err(error) => Outcome::Failed(error),
@@ -263,7 +270,7 @@ impl Instance {
     }
 
     async fn keep(&self, held: Held, payload: Payload) -> Result<RunResult, RunError> {
-        let (size, limit) = (payload.bytes.len(), self.settings.result_limit);
+        let (size, limit) = (payload.bytes.len(), self.settings().result_limit);
         if size > limit {
             return Err(RunError::new(
                 "result_too_large",
@@ -271,7 +278,7 @@ impl Instance {
             ));
         }
         let written = self.write_output(held, &payload).await;
-        if written && size > self.settings.result_inline {
+        if written && size > self.settings().result_inline {
             return Ok(by_reference(&payload));
         }
         Ok(RunResult::Inline(payload))

@@ -37,9 +37,11 @@ use super::{
     Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
 };
 use crate::model::{
-    Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId, Timestamp,
+    AgentId, Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId,
+    Timestamp,
 };
 
+mod agents;
 mod check;
 mod claim;
 mod commit;
@@ -348,6 +350,15 @@ impl Store for PostgresStore {
     fn counts(&self, task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>> {
         let task_id = task_id.cloned();
         quick!(self, |conn, _now| read::counts(conn, task_id.as_ref()))
+    }
+
+    fn put_agent(&self, agent_id: &AgentId, definition: Option<Arc<str>>) -> Answer<'_, ()> {
+        let agent_id = agent_id.clone();
+        self.write(move |reply| Command::PutAgent(agent_id, definition, reply))
+    }
+
+    fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>> {
+        quick!(self, |conn, _now| agents::all(conn))
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {

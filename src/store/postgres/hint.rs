@@ -15,6 +15,8 @@ struct Word {
     ready: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     agenda: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    agents: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     cancels: Vec<RunId>,
     cursor: u64,
@@ -28,13 +30,14 @@ pub(super) fn written(hint: &Hint) -> String {
         bytes < MOST_BYTES
     };
     let cancels = hint.cancels.iter().take_while(fits).cloned().collect();
-    let word = Word { ready: hint.ready, agenda: hint.agenda, cancels, cursor: hint.cursor };
+    let Hint { ready, agenda, agents, cursor, .. } = *hint;
+    let word = Word { ready, agenda, agents, cancels, cursor };
     // Words and numbers: they are always JSON.
     serde_json::to_string(&word).unwrap_or_default()
 }
 
 /// What was heard; nothing if it is not ours.
 pub(super) fn read(payload: &str) -> Option<Hint> {
-    let Word { ready, agenda, cancels, cursor } = serde_json::from_str(payload).ok()?;
-    Some(Hint { ready, agenda, cancels, cursor })
+    let Word { ready, agenda, agents, cancels, cursor } = serde_json::from_str(payload).ok()?;
+    Some(Hint { ready, agenda, agents, cancels, cursor })
 }

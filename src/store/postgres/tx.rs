@@ -269,8 +269,11 @@ impl<'c> Tx<'c> {
     pub(super) fn take_hint(&mut self) -> Option<Hint> {
         self.hint.cursor = self.newest_cursor();
         let hint = std::mem::take(&mut self.hint);
-        let changed =
-            hint.ready || hint.agenda || !hint.cancels.is_empty() || self.meta.cursor != self.before;
+        let changed = hint.ready
+            || hint.agenda
+            || hint.agents
+            || !hint.cancels.is_empty()
+            || self.meta.cursor != self.before;
         changed.then_some(hint)
     }
 

@@ -17,7 +17,7 @@ use super::migrate::migrate;
 use super::options::PostgresOptions;
 use super::tx::{Names, Tx};
 use super::{hint, read};
-use crate::model::Run;
+use crate::model::{AgentId, Run};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
     StoreError,
@@ -41,6 +41,7 @@ pub(super) enum Command {
     Claim(ClaimRequest, Reply<Vec<Run>>),
     Renew(RenewRequest, Reply<Vec<Renewal>>),
     Prune(PruneRequest, Reply<Pruned>),
+    PutAgent(AgentId, Option<Arc<str>>, Reply<()>),
     Repair(Reply<Vec<String>>),
     Close(Reply<()>),
 }
@@ -56,6 +57,7 @@ impl Command {
             Self::Commit(decisions, _) => decisions.len(),
             Self::Claim(request, _) => request.limit.min(MOST_WORK),
             Self::Renew(request, _) => request.leases.len(),
+            Self::PutAgent(..) => 1,
             Self::Prune(..) | Self::Repair(_) | Self::Close(_) => MOST_WORK,
         }
     }
@@ -71,6 +73,7 @@ impl Command {
             Self::Claim(_, reply) => give(reply, Err(error)),
             Self::Renew(_, reply) => give(reply, Err(error)),
             Self::Prune(_, reply) => give(reply, Err(error)),
+            Self::PutAgent(.., reply) => give(reply, Err(error)),
             Self::Repair(reply) => give(reply, Err(error)),
             Self::Close(reply) => give(reply, Err(error)),
         }
@@ -82,6 +85,7 @@ impl Command {
             (Self::Claim(_, reply), Worth::Claim(answer)) => give(reply, Ok(answer)),
             (Self::Renew(_, reply), Worth::Renew(answer)) => give(reply, Ok(answer)),
             (Self::Prune(_, reply), Worth::Prune(answer)) => give(reply, Ok(answer)),
+            (Self::PutAgent(.., reply), Worth::Nothing) => give(reply, Ok(())),
             (Self::Repair(reply), Worth::Repair(answer)) => give(reply, Ok(answer)),
             (command, _) => command.refuse(StoreError::unknown("the answer was lost within the store")),
         }
@@ -284,7 +288,8 @@ impl Writer {
         self.conn = Some(conn);
         self.pause = FIRST_PAUSE;
         // Nobody watches: fine.
-        let _ = self.hints.send(Hint { ready: true, agenda: true, cancels: Vec::new(), cursor });
+        let _ =
+            self.hints.send(Hint { ready: true, agenda: true, agents: true, cancels: Vec::new(), cursor });
         Ok(())
     }
 }
@@ -326,6 +331,10 @@ async fn work<'c>(
             }
             Command::Renew(request, _) => Worth::Renew(tx.renew(request)?),
             Command::Prune(request, _) => Worth::Prune(tx.prune(request).await?),
+            Command::PutAgent(agent_id, definition, _) => {
+                tx.put_agent(agent_id, definition.as_deref()).await?;
+                Worth::Nothing
+            }
             Command::Repair(_) => Worth::Repair(tx.repair().await?),
             Command::Claim(..) => {
                 claims.push(n);

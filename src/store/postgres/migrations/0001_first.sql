@@ -187,3 +187,6 @@ CREATE TABLE counters (
     status smallint NOT NULL,
     PRIMARY KEY (tid, status)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+
+-- What is said of agents that were made over HTTP. The text is the host's affair.
+CREATE TABLE agents (agent_id text COLLATE "C" PRIMARY KEY, definition bytea NOT NULL);

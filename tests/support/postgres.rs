@@ -1,4 +1,5 @@
 //! Empty PostgreSQL stores: each in a schema of its own, of the one server of this test process.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,15 +13,19 @@ use tenure::store::{PostgresOptions, PostgresStore, Store};
 
 use super::servers;
 
-/// Schemas that nobody uses any more: emptied and used again, as making one costs more than most cases.
-static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Schemas that nobody uses any more, and how often they were: emptied and used again, as making one costs more than
+/// most cases. Not for ever: what was deleted stays in its tables.
+static FREE: Mutex<Vec<(String, u32)>> = Mutex::new(Vec::new());
+const MOST_USES: u32 = 12;
 
 /// Gives the schema back.
-struct Lent(String);
+pub(crate) struct Lent(pub(crate) String, u32);
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        FREE.lock().push(std::mem::take(&mut self.0));
+        if self.1 < MOST_USES {
+            FREE.lock().push((std::mem::take(&mut self.0), self.1));
+        }
     }
 }
 
@@ -46,16 +51,16 @@ pub(crate) fn options(url: &str, schema: &str) -> PostgresOptions {
 }
 
 /// A schema with nothing in it.
-fn lend() -> (String, Lent) {
+pub(crate) fn lend() -> (String, Lent) {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let url = servers::postgres().clone().expect("a server");
-    let free = FREE.lock().pop();
-    let schema = free.unwrap_or_else(|| {
-        // Another process may use the same server.
-        format!("t{}_{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed))
-    });
-    wait(empty(url.clone(), schema.clone()));
-    (url, Lent(schema))
+    if let Some((schema, uses)) = FREE.lock().pop() {
+        wait(empty(url.clone(), schema.clone()));
+        return (url, Lent(schema, uses + 1));
+    }
+    // Another process may use the same server.
+    let schema = format!("t{}_{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
+    (url, Lent(schema, 1))
 }
 
 async fn empty(url: String, schema: String) {

@@ -57,6 +57,7 @@ impl Tx<'_> {
             let candidates = self.search(&agents, wanted, std::mem::take(&mut promote)).await?;
             let all = candidates.len() < wanted;
             let mut again = !all;
+            self.let_go = false;
             for candidate in candidates {
                 look = look.saturating_sub(1);
                 while requests.get(turn).is_some_and(|request| granted[turn].len() >= request.limit) {
@@ -73,7 +74,8 @@ impl Tx<'_> {
                     }
                 }
             }
-            if !again {
+            // Who was granted a run may have let go of others.
+            if !again && !self.let_go {
                 return Ok(granted);
             }
         }

@@ -51,7 +51,7 @@ pub(super) struct Heard {
 pub(super) struct Conn {
     client: Client,
     pid: i32,
-    prepared: Mutex<HashMap<Cow<'static, str>, Statement>>,
+    prepared: Mutex<HashMap<String, Statement>>,
     /// Somebody left in the middle of a transaction.
     open: AtomicBool,
 }
@@ -104,12 +104,12 @@ impl Conn {
         self.client.is_closed()
     }
 
-    async fn prepare(&self, sql: &Cow<'static, str>) -> Step<Statement> {
+    async fn prepare(&self, sql: &str) -> Step<Statement> {
         if let Some(statement) = self.prepared.lock().get(sql) {
             return Ok(statement.clone());
         }
         let statement = self.client.prepare(sql).await?;
-        self.prepared.lock().insert(sql.clone(), statement.clone());
+        self.prepared.lock().insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
 

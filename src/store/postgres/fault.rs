@@ -56,8 +56,12 @@ impl Fault {
         }
     }
 
-    /// Whether the server itself said that it did not do it.
+    /// Whether the server itself said that it did not do it: a statement that it refused, or a session that it ended
+    /// because it had been idle, and so before it was asked to commit.
     pub(super) fn is_word_of_the_server(&self) -> bool {
+        if self.code() == Some(&SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT) {
+            return true;
+        }
         matches!(self, Self::Sql(error) if error.as_db_error().is_some_and(|db| db.severity() == "ERROR"))
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::conn::{Say, with};
 use super::fault::{Fault, Step};
+use super::lanes::LaneEntry;
 use super::row::{json, owner, resting, signed, status_number};
 use super::tx::{Entry, Out, TaskEntry, Tx, notify};
 use crate::model::{Payload, RunResult, RunStatus, TaskId, Timestamp};
@@ -110,18 +111,23 @@ impl Tx<'_> {
         if !out.dead_lanes.is_empty() {
             says.push(Say::new("DELETE FROM lanes WHERE lid = ANY($1)", with![out.dead_lanes.clone()]));
         }
-        let mut dirty = Vec::new();
-        for (lid, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.dirty) {
-            dirty.push((*lid, lane.version, lane.held, lane.total, lane.name.as_bytes().to_vec()));
-            (lane.stored, lane.dirty) = (true, false);
-        }
+        let mut dirty: Vec<(i64, &mut LaneEntry)> =
+            self.lanes.iter_mut().filter(|(_, lane)| lane.dirty).map(|(lid, lane)| (*lid, lane)).collect();
         if !dirty.is_empty() {
-            dirty.sort_unstable();
-            let column =
-                |of: fn(&(i64, i64, i64, i64, Vec<u8>)) -> i64| dirty.iter().map(of).collect::<Vec<_>>();
-            let names: Vec<Vec<u8>> = dirty.iter().map(|lane| lane.4.clone()).collect();
-            let numbers = (column(|l| l.0), column(|l| l.1), column(|l| l.2), column(|l| l.3));
-            says.push(Say::new(PUT_LANES, with![numbers.0, numbers.1, numbers.2, numbers.3, names]));
+            dirty.sort_unstable_by_key(|(lid, _)| *lid);
+            says.push(Say::new(
+                PUT_LANES,
+                with![
+                    dirty.iter().map(|(lid, _)| *lid).collect::<Vec<_>>(),
+                    dirty.iter().map(|(_, lane)| lane.version).collect::<Vec<_>>(),
+                    dirty.iter().map(|(_, lane)| lane.held).collect::<Vec<_>>(),
+                    dirty.iter().map(|(_, lane)| lane.total).collect::<Vec<_>>(),
+                    dirty.iter().map(|(_, lane)| lane.name.as_bytes().to_vec()).collect::<Vec<_>>(),
+                ],
+            ));
+        }
+        for (_, lane) in dirty {
+            (lane.stored, lane.dirty) = (true, false);
         }
         let gone: Vec<_> =
             out.members.iter().filter(|(_, member)| member.is_none()).map(|(key, _)| *key).collect();

@@ -309,6 +309,7 @@ impl Tx<'_> {
             self.move_to(rid, if due { place::READY } else { place::FUTURE }, None);
             self.hint.ready |= due;
             self.hint.agenda |= !due;
+            self.let_go |= due;
             any = true;
         }
         Ok(any)

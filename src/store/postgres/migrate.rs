@@ -23,18 +23,20 @@ pub(super) async fn migrate(conn: &Conn, options: &PostgresOptions) -> Result<()
         return Ok(());
     }
     let refused = |fault: Fault| fault.refused(&place);
+    // Waited for outside of the transaction: what a session knows of the catalogue is refreshed when one begins. An
+    // error ends the session, and with it the lock.
+    let lock = fnv(&format!("tenure migrations {}", options.schema)).cast_signed();
+    conn.ask("SELECT pg_advisory_lock($1)", with![lock]).await.map_err(refused)?;
     conn.word("BEGIN").await.map_err(refused)?;
-    let applied = apply(conn, options).await;
-    let end = if applied.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = conn.word(end).await.map_err(refused);
-    applied.and(ended)
+    apply(conn, options).await?;
+    conn.word("COMMIT").await.map_err(refused)?;
+    conn.ask("SELECT pg_advisory_unlock($1)", with![lock]).await.map_err(refused)?;
+    Ok(())
 }
 
 async fn apply(conn: &Conn, options: &PostgresOptions) -> Result<(), StoreError> {
     let place = options.place();
     let refused = |fault: Fault| fault.refused(&place);
-    let lock = fnv(&format!("tenure migrations {}", options.schema)).cast_signed();
-    conn.ask("SELECT pg_advisory_xact_lock($1)", with![lock]).await.map_err(refused)?;
     let applied = check(conn, options).await?;
     for migration in &MIGRATIONS[applied.min(MIGRATIONS.len())..] {
         step(conn, options, migration).await.map_err(refused)?;

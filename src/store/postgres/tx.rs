@@ -187,6 +187,8 @@ pub(super) struct Tx<'c> {
     pub(super) out: Out,
     /// The cursor before it began.
     pub(super) before: i64,
+    /// Runs that waited for a lane were let go of, and are ready.
+    pub(super) let_go: bool,
 }
 
 const LOCK: &str = "SELECT next_rid, next_cursor, next_tid, next_aid, next_lid, lane_version FROM meta
@@ -247,6 +249,7 @@ impl<'c> Tx<'c> {
             moves: BTreeMap::new(),
             counts: BTreeMap::new(),
             out: Out::default(),
+            let_go: false,
         }
     }
 

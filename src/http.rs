@@ -24,6 +24,7 @@ use futures_util::FutureExt;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use crate::agents::Directory;
 use crate::tenure::Tenure;
 
 mod accept;
@@ -31,7 +32,6 @@ mod agents;
 mod answer;
 mod auth;
 mod body;
-mod directory;
 mod events;
 mod files;
 mod hub;
@@ -50,7 +50,6 @@ mod stream;
 mod tasks;
 mod text;
 
-pub use directory::{AgentView, Directory};
 pub use openapi::openapi;
 pub use options::{HttpOptions, Token};
 
@@ -204,5 +203,36 @@ async fn answer(request: Request, next: Next) -> Response {
             tracing::error!("a request failed with a panic");
             Problem::new(Kind::Internal, "the answer could not be made; the log says more").into_response()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::settings::Settings;
+    use crate::store::MemoryStore;
+    use axum::body::{Body, to_bytes};
+    use tower::ServiceExt;
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_a_problem_of_this_side_alone() {
+        let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+        let tenure = Tenure::open(store, Settings::default()).await.unwrap();
+        let directory = Directory::open(tenure.clone()).await.unwrap();
+        let api = Api::new(tenure.clone(), directory, HttpOptions::default());
+        async fn fails() -> axum::http::StatusCode {
+            panic!("a secret")
+        }
+        let router = Router::new()
+            .route("/fails", axum::routing::get(fails))
+            .layer(from_fn_with_state(api.clone(), around));
+        let answer = router.oneshot(Request::get("/fails").body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 500);
+        assert_eq!(answer.headers()["content-type"], problem::MEDIA_TYPE);
+        let body = to_bytes(answer.into_body(), 1 << 16).await.unwrap();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        assert!(body.contains("urn:tenure:problem:internal") && !body.contains("a secret"), "{body}");
+        tenure.shutdown().await.unwrap();
     }
 }

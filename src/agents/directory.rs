@@ -39,7 +39,7 @@ const SELDOM: u32 = 30;
 
 /// The agents of one host that are configured.
 ///
-/// Dropping it lets go of the programs' way to tell their progress; its agents stay registered.
+/// Its agents stay registered when it is dropped; programs can tell their progress until it is.
 pub struct Directory {
     shared: Arc<Shared>,
     /// Owns the task that listens to the store, which ends with it.
@@ -177,6 +177,12 @@ impl Directory {
         is_hosts.then(|| AgentView::host(agent_id.clone()))
     }
 
+    /// Takes no more progress from programs, and removes the socket for it: for the end of a host, which leaves
+    /// nothing behind. Dropping the directory does the same.
+    pub fn close(&self) {
+        self.shared.tools.close();
+    }
+
     async fn store(
         &self,
         agent_id: AgentId,
@@ -199,6 +205,12 @@ impl Directory {
         known.stored.insert(agent_id, definition);
         shared.apply(&mut known);
         Ok(view)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -6,14 +6,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
-use super::AgentView;
-use super::body::{self, Given};
+use super::body::Given;
 use super::names::Named;
 use super::problem::{Answer, Kind, Problem};
 use super::{Api, answer, query, schemas};
-use crate::agents::AgentDefinition;
+use crate::agents::{AgentDefinition, AgentView};
 use crate::error::Error;
 use crate::model::AgentId;
 
@@ -56,26 +55,27 @@ pub(super) async fn get(State(api): State<Api>, parts: Parts, Named(agent_id): N
 pub(super) async fn create(State(api): State<Api>, parts: Parts, given: Given) -> Answer {
     query::nothing(&parts)?;
     allowed(&api)?;
-    let (agent_id, definition) = read(given.text()?)?;
-    if matches!(definition, AgentDefinition::Command(_)) {
+    let (agent_id, fields) = read(&given)?;
+    if fields.get("kind").is_some_and(|kind| kind == "command") {
         return Err(Problem::new(Kind::Forbidden, "an agent that runs programs cannot be made by a request")
             .hint("put it into the file that this host was started with"));
     }
+    let definition = AgentDefinition::from_value(Value::Object(fields))?;
     let view = api.directory().create(agent_id.clone(), definition).await?;
     answer::at(StatusCode::CREATED, &format!("/background/agents/{agent_id}"), &view)
 }
 
-/// An agent is its definition and its name.
-fn read(text: &str) -> Result<(AgentId, AgentDefinition), Problem> {
-    let mut fields: BTreeMap<String, Box<RawValue>> = body::read(text)?;
-    let name = fields.remove("agent_id");
-    let name = name.ok_or_else(|| Problem::field("agent_id", "the name of the agent, found nothing"))?;
-    let name: String = serde_json::from_str(name.get())
-        .map_err(|_| Problem::field("agent_id", format!("text, found {}", query::shown(name.get()))))?;
-    let agent_id = AgentId::new(name)?;
-    let rest = serde_json::to_string(&fields)
-        .map_err(|error| Problem::field("body", format!("an agent: {error}")))?;
-    Ok((agent_id, body::read(&rest)?))
+/// An agent is its name and the fields of its definition.
+fn read(given: &Given) -> Result<(AgentId, Map<String, Value>), Problem> {
+    given.text()?;
+    let mut fields: Map<String, Value> = given.read()?;
+    match fields.remove("agent_id") {
+        Some(Value::String(name)) => Ok((AgentId::new(name)?, fields)),
+        Some(other) => {
+            Err(Problem::field("agent_id", format!("text, found {}", query::shown(&other.to_string()))))
+        }
+        None => Err(Problem::field("agent_id", "the name of the agent, found nothing")),
+    }
 }
 
 /// Removes an agent that was made by a request

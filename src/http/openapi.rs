@@ -84,10 +84,10 @@ pub fn openapi() -> OpenApi {
 }
 
 fn each_operation(item: &mut PathItem, mut complete: impl FnMut(&mut Operation, bool)) {
-    let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
-    for operation in operations.into_iter().flatten() {
-        let takes_body = operation.request_body.is_some();
-        complete(operation, takes_body);
+    let operations =
+        [(&mut item.get, false), (&mut item.post, true), (&mut item.patch, true), (&mut item.delete, false)];
+    for (operation, takes_body) in operations {
+        operation.iter_mut().for_each(|operation| complete(operation, takes_body));
     }
 }
 
@@ -99,6 +99,7 @@ fn complete(operation: &mut Operation, takes_body: bool, takes_name: bool, guard
             (400, "the request cannot be read"),
             (401, "a token is needed"),
             (403, "a page of another site asked, and no token is set"),
+            (406, "no answer is of an accepted media type"),
             (421, "this host has another name, and no token is set"),
             (422, "what was given cannot be taken; `errors` names each field"),
             (503, "the store does not answer, too much is asked at once, or the host is shutting down"),

@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
+use tenure::agents::Directory;
 use tenure::clock::SystemClock;
-use tenure::http::{Api, Directory, HttpOptions};
+use tenure::http::{Api, HttpOptions};
 use tenure::model::TaskSpec;
 use tenure::store::{MemoryStore, Store};
 use tenure::{RunContext, Settings, Tenure, WorkspaceFolder};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
+
+use crate::schema;
 
 /// The longest that anything in these tests takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -59,7 +62,7 @@ impl Served {
         let tenure = Tenure::open(store, settings(&folder)).await.unwrap();
         let gate = Arc::new(Semaphore::new(0));
         agents(&tenure, &gate);
-        let directory = Arc::new(Directory::new(tenure.clone()));
+        let directory = Directory::open(tenure.clone()).await.unwrap();
         let api = Api::new(tenure.clone(), directory, options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -88,7 +91,7 @@ impl Served {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Told {
-        Told::of(self.request(Method::GET, path).send().await.unwrap()).await
+        self.call(Method::GET, path).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> Told {
@@ -96,12 +99,22 @@ impl Served {
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: Value) -> Told {
-        Told::of(self.request(method, path).json(&body).send().await.unwrap()).await
+        self.ask(path, self.request(method, path).json(&body)).await
     }
 
     /// Without a body.
     pub(crate) async fn call(&self, method: Method, path: &str) -> Told {
-        Told::of(self.request(method, path).send().await.unwrap()).await
+        self.ask(path, self.request(method, path)).await
+    }
+
+    /// The answer to a request for a path, held against the document.
+    pub(crate) async fn ask(&self, path: &str, request: RequestBuilder) -> Told {
+        let request = request.build().unwrap();
+        let method = request.method().clone();
+        let told = Told::of(self.client.execute(request).await.unwrap()).await;
+        let media_type = told.header("content-type");
+        schema::check(method.as_str(), path, told.status.as_u16(), media_type, &told.json);
+        told
     }
 
     /// A task of an agent, made with its name.
@@ -158,7 +171,8 @@ fn agents(tenure: &Tenure, gate: &Arc<Semaphore>) {
         .unwrap();
 }
 
-pub(crate) fn client() -> Client {
+fn client() -> Client {
+    // There is one by default once an agent has been made; it is the same.
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     Client::builder().no_proxy().build().unwrap()

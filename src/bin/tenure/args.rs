@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands;
-use crate::config::GivenFlags;
+use crate::config::{GivenFlags, HostFlags};
 use crate::output::Colour;
 
 /// Runs background work under supervision, and keeps what became of it.
@@ -34,12 +34,26 @@ pub(crate) struct Global {
     /// The configuration file [default: tenure.toml, if there is one]
     #[arg(long, short = 'c', value_name = "FILE", env = "TENURE_CONFIG", global = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Whether there are colours
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t, global = true)]
+    /// Whether there are colours: auto, always or never
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        global = true,
+        hide_possible_values = true
+    )]
     pub(crate) color: Colour,
     /// Settings that are given as flags: they win over the environment and the file.
     #[command(flatten)]
     pub(crate) flags: GivenFlags,
+}
+
+impl Global {
+    /// The same with the flags of a host.
+    pub(crate) fn and(&self, host: &HostFlags) -> Self {
+        Self { flags: self.flags.and(host), ..self.clone() }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -76,4 +90,7 @@ pub(crate) enum Command {
     Store(commands::Store),
     /// Completions for a shell
     Completions(commands::Completions),
+    /// Print the reference of the command line
+    #[command(hide = true)]
+    Reference(commands::Reference),
 }

@@ -1,27 +1,32 @@
 //! The settings of the program: defaults, then the file, then the environment, then flags.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tenure::agents::AgentDefinition;
 use tenure::model::AgentId;
 
 use crate::args::Global;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::exit::Failure;
 
+mod check;
 mod file;
 mod flags;
+#[cfg(test)]
+mod page;
 mod places;
 mod sections;
+mod show;
 mod table;
 mod values;
 
 pub(crate) use file::FileTask;
-pub(crate) use flags::GivenFlags;
+pub(crate) use flags::{GivenFlags, HostFlags};
 pub(crate) use places::StoreUrl;
 pub(crate) use sections::Config;
-pub(crate) use values::{Length, LogFormat, Sync};
+pub(crate) use show::{ConfigArgs, show};
+pub(crate) use values::{LogFormat, Secret, Sync};
 
 use file::File;
 use table::{Setting, TABLE};
@@ -42,20 +47,23 @@ pub(crate) struct Loaded {
 }
 
 /// Where a setting comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     Default,
     File,
-    Environment(&'static str),
+    Environment(String),
     Flag(&'static str),
 }
 
-/// The settings as they come out, and where each comes from
-#[derive(Debug, clap::Args)]
-pub(crate) struct ConfigArgs {
-    /// As one JSON document
-    #[arg(long)]
-    pub(crate) json: bool,
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File => f.write_str("file"),
+            Self::Environment(name) => f.write_str(name),
+            Self::Flag(flag) => write!(f, "--{flag}"),
+        }
+    }
 }
 
 impl Loaded {
@@ -64,6 +72,17 @@ impl Loaded {
         let usual = Path::new(DEFAULT_FILE);
         let file = global.config.as_deref().or_else(|| usual.exists().then_some(usual));
         Self::read(file, &global.flags, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// Where the setting with this key comes from.
+    pub(crate) fn source(&self, key: &str) -> Source {
+        let place = TABLE.iter().position(|setting| setting.key == key);
+        place.and_then(|place| self.sources.get(place)).cloned().unwrap_or(Source::Default)
+    }
+
+    /// The task of the file with this name.
+    pub(crate) fn task(&self, name: &str) -> Option<&FileTask> {
+        self.tasks.iter().find(|task| task.spec.task_id.as_str() == name)
     }
 
     /// The same from a file that is named otherwise.
@@ -82,6 +101,10 @@ impl Loaded {
         for setting in TABLE {
             sources.push(apply(setting, &mut config, file.as_ref(), flags, variable)?);
         }
+        if let Some((key, expected)) = check::fault(&config) {
+            return Err(blame(key, expected, &sources, file.as_ref()));
+        }
+        find_token(&mut config, &mut sources, variable)?;
         let (mut agents, mut tasks) = (BTreeMap::new(), Vec::new());
         if let Some(file) = &file {
             agents = file.agents(&config.agents)?;
@@ -90,6 +113,15 @@ impl Loaded {
         }
         Ok(Self { config, agents, tasks, file: file.map(|file| file.path), sources })
     }
+}
+
+/// The settings that differ, and can change only with a new start.
+pub(crate) fn restarts<'a>(
+    before: &'a Config,
+    after: &'a Config,
+) -> impl Iterator<Item = &'static str> + use<'a> {
+    let changed = |setting: &&Setting| setting.restart && (setting.get)(before) != (setting.get)(after);
+    TABLE.iter().filter(changed).map(|setting| setting.key)
 }
 
 /// Looks for a setting where it may be said, and takes what is said last.
@@ -110,17 +142,52 @@ fn apply(
     }
     if let Some(text) = variable(setting.env) {
         set(&text, setting.env)?;
-        return Ok(Source::Environment(setting.env));
+        return Ok(Source::Environment(setting.env.to_owned()));
     }
     if setting.key == "store.url"
         && let Some((name, store)) = places::by_known_names(variable)
     {
         config.store.url =
             store.map_err(|expected| Failure::usage(format!("{name}: expected {expected}")))?;
-        return Ok(Source::Environment(name));
+        return Ok(Source::Environment(name.to_owned()));
     }
     let said = file.is_some_and(|file| file.says(setting.key));
     Ok(if said { Source::File } else { Source::Default })
+}
+
+/// A setting that is well-formed and cannot be, where it was said.
+fn blame(key: &str, expected: &str, sources: &[Source], file: Option<&File>) -> Failure {
+    let source = TABLE.iter().zip(sources).find(|(setting, _)| setting.key == key).map(|(_, source)| source);
+    match (source, file) {
+        (Some(Source::File), Some(file)) => file.failure(key, expected),
+        (Some(source @ (Source::Environment(_) | Source::Flag(_))), _) => {
+            Failure::usage(format!("{source}: expected {expected}"))
+        }
+        _ => Failure::usage(format!("\"{key}\": expected {expected}")),
+    }
+}
+
+/// The token is read from the variable that is named for it, unless it was said itself.
+fn find_token(
+    config: &mut Config,
+    sources: &mut [Source],
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<(), Failure> {
+    let Some(name) = config.server.token_env.clone().filter(|_| config.server.token.is_none()) else {
+        return Ok(());
+    };
+    let token = variable(&name).ok_or_else(|| {
+        Failure::usage(format!(
+            "\"server.token_env\": expected the name of a variable that is set, found {name:?}"
+        ))
+        .hint(format!("set the variable {name} to the token"))
+    })?;
+    config.server.token = Some(Secret::new(token));
+    let place = TABLE.iter().position(|setting| setting.key == "server.token");
+    if let Some(source) = place.and_then(|place| sources.get_mut(place)) {
+        *source = Source::Environment(name);
+    }
+    Ok(())
 }
 
 /// The agent of tasks that name none: the one that is set, or the only one (rulings).
@@ -133,10 +200,4 @@ fn default_agent(
     }
     let mut ids = agents.keys();
     Ok(ids.next().filter(|_| ids.next().is_none()).cloned())
-}
-
-/// `tenure config`.
-pub(crate) fn show(_args: &ConfigArgs, global: &Global, _output: Output) -> Result<Exit, Failure> {
-    Loaded::load(global)?;
-    Ok(Exit::Ok)
 }

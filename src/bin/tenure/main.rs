@@ -1,18 +1,23 @@
 //! The program `tenure`.
-#![allow(dead_code)]
-mod when;
 
 mod args;
+mod client;
 mod commands;
 mod config;
+mod declare;
 mod exit;
+mod logging;
 mod output;
 mod progress;
+mod render;
 mod run;
 mod serve;
+mod signals;
 mod stores;
+mod when;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -45,7 +50,7 @@ fn usage(said: &clap::Error) -> ExitCode {
 fn execute(command: Command, global: &Global, output: Output) -> Result<Exit, Failure> {
     let asked = match command {
         Command::Config(args) => return config::show(&args, global, output),
-        Command::Progress(args) => return progress::tell(&args),
+        Command::Progress(args) => return on_runtime(progress::tell(args)),
         Command::Run(args) => return on_runtime(run::run(args, global, output)),
         Command::Serve(args) => return on_runtime(serve::serve(args, global, output)),
         Command::Tasks(args) => Asked::Tasks(args),
@@ -57,6 +62,7 @@ fn execute(command: Command, global: &Global, output: Output) -> Result<Exit, Fa
         Command::Doctor(args) => Asked::Doctor(args),
         Command::Store(args) => Asked::Store(args),
         Command::Completions(args) => Asked::Completions(args),
+        Command::Reference(args) => Asked::Reference(args),
     };
     on_runtime(commands::execute(asked, global, output))
 }
@@ -68,8 +74,8 @@ fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit,
         Failure::new(Exit::Failed, format!("the threads of the program could not be started: {error}"))
     })?;
     let done = runtime.block_on(work);
-    // What still runs holds no authority: nobody waits for it.
-    runtime.shutdown_background();
+    // What still runs holds no authority. It is dropped, so that programs which were started end with it.
+    runtime.shutdown_timeout(Duration::from_millis(500));
     done
 }
 

@@ -15,6 +15,8 @@ use crate::exit::Failure;
 pub(crate) struct Output {
     /// Whether a person watches standard output.
     pub(crate) is_terminal: bool,
+    /// Whether a person watches standard error.
+    err_is_terminal: bool,
     out_colours: bool,
     err_colours: bool,
 }
@@ -50,12 +52,14 @@ impl Output {
             Colour::Always => true,
             Colour::Never => false,
         };
-        let is_terminal = io::stdout().is_terminal();
-        Self {
-            is_terminal,
-            out_colours: colours(is_terminal),
-            err_colours: colours(io::stderr().is_terminal()),
-        }
+        let (is_terminal, err_is_terminal) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let (out_colours, err_colours) = (colours(is_terminal), colours(err_is_terminal));
+        Self { is_terminal, err_is_terminal, out_colours, err_colours }
+    }
+
+    /// Whether a person watches, so that a line may be drawn again and again.
+    pub(crate) const fn is_watched(self) -> bool {
+        self.is_terminal && self.err_is_terminal
     }
 
     /// Whether standard output has colours.
@@ -103,8 +107,13 @@ impl Output {
         }
         self.note(format_args!("{} {}", painted(self.err_colours, Style::Red, "error:"), failure.message));
         if let Some(hint) = &failure.hint {
-            self.note(format_args!("{} {hint}", painted(self.err_colours, Style::Cyan, "hint:")));
+            self.hint(hint);
         }
+    }
+
+    /// What to do next.
+    pub(crate) fn hint(self, hint: impl Display) {
+        self.note(format_args!("{} {hint}", painted(self.err_colours, Style::Cyan, "hint:")));
     }
 }
 

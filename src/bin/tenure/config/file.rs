@@ -51,7 +51,7 @@ impl File {
 
     /// Whether the file says something at this path.
     pub(crate) fn says(&self, path: &str) -> bool {
-        DeTable::parse(&self.text).is_ok_and(|table| find(table.get_ref(), path).1)
+        DeTable::parse(&self.text).is_ok_and(|table| find(table.get_ref(), path, true).1)
     }
 
     pub(crate) fn agents(&self, table: &toml::Table) -> Result<BTreeMap<AgentId, AgentDefinition>, Failure> {
@@ -99,14 +99,18 @@ impl File {
     }
 
     fn wrong_at(&self, path: &str, expected: &str) -> String {
-        let span = DeTable::parse(&self.text).ok().and_then(|table| find(table.get_ref(), path).0);
-        self.at(span, &format!("\"{path}\": expected {expected}"))
+        let span = DeTable::parse(&self.text)
+            .ok()
+            .and_then(|table| find(table.get_ref(), path, !expected.starts_with("unknown")).0);
+        let says_so = ["expected", "unknown", "invalid", "missing", "duplicate", "one of"];
+        let word = if says_so.iter().any(|word| expected.starts_with(word)) { "" } else { "expected " };
+        self.at(span, &format!("\"{path}\": {word}{expected}"))
     }
 
     /// The message at its place, with the line it is about.
     fn at(&self, span: Option<Range<usize>>, message: &str) -> String {
         let path = self.path.display();
-        let message = message.trim_end();
+        let message = in_plain_words(message.trim_end());
         let Some(span) = span.filter(|span| self.text.is_char_boundary(span.start)) else {
             return format!("{path}: {message}");
         };
@@ -119,7 +123,7 @@ impl File {
         let marks = "^".repeat(length.chars().count().max(1));
         let margin = " ".repeat(number.to_string().len());
         let mut said = format!("{path}:{number}:{column}: {message}");
-        if line.chars().count() <= LONGEST_LINE {
+        if line.chars().count() <= LONGEST_LINE && !may_hold_a_secret(line) {
             let indent: String =
                 before[begins..].chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
             // A string takes whatever is written to it.
@@ -129,11 +133,30 @@ impl File {
     }
 }
 
+/// Whether a line is not shown, as it may be read by others than the file: a token, a password in a URL.
+fn may_hold_a_secret(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    line.contains('@') || ["token", "password", "secret", "key"].iter().any(|word| line.contains(word))
+}
+
+/// Types are called what they are called in files.
+fn in_plain_words(message: &str) -> String {
+    let types = [
+        ("expected usize", "expected a whole number"),
+        ("expected u64", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected a string", "expected a text in quotes"),
+        ("expected a boolean", "expected true or false"),
+    ];
+    types.iter().fold(message.to_owned(), |message, (rust, plain)| message.replace(rust, plain))
+}
+
 /// Longer lines are not shown.
 const LONGEST_LINE: usize = 160;
 
-/// The place of what lies deepest on this path, and whether that is the end of it.
-fn find(table: &DeTable<'_>, path: &str) -> (Option<Range<usize>>, bool) {
+/// The place of what lies deepest on this path, of its value or else of its name; and whether that is the end of
+/// the path.
+fn find(table: &DeTable<'_>, path: &str, of_value: bool) -> (Option<Range<usize>>, bool) {
     let mut span = None;
     let mut here = Some(table);
     let mut parts = path.split('.').filter(|part| !part.is_empty()).peekable();
@@ -146,7 +169,7 @@ fn find(table: &DeTable<'_>, path: &str) -> (Option<Range<usize>>, bool) {
         here = match value.get_ref() {
             DeValue::Table(table) => Some(table),
             _ => {
-                span = Some(value.span());
+                span = Some(if of_value { value.span() } else { key.span() });
                 None
             }
         };
@@ -158,16 +181,7 @@ fn find(table: &DeTable<'_>, path: &str) -> (Option<Range<usize>>, bool) {
 }
 
 fn agent(name: &str, value: &toml::Value) -> Result<(AgentId, AgentDefinition), Invalid> {
-    let id = AgentId::new(name)?;
-    let json = json(value)?.to_string();
-    let mut reader = serde_json::Deserializer::from_str(&json);
-    let definition = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let message = error.into_inner().to_string();
-        let message = message.rfind(" at line ").map_or(message.as_str(), |end| &message[..end]);
-        Invalid::one(path.trim_matches('.'), message)
-    })?;
-    Ok((id, definition))
+    Ok((AgentId::new(name)?, AgentDefinition::from_value(json(value)?)?))
 }
 
 fn task(name: &str, value: &toml::Value, default_agent: Option<&AgentId>) -> Result<FileTask, Invalid> {
@@ -181,7 +195,10 @@ fn task(name: &str, value: &toml::Value, default_agent: Option<&AgentId>) -> Res
     }
     let says_enabled = fields.contains_key("enabled");
     if !fields.contains_key("agent_id") && default_agent.is_none() {
-        return Err(Invalid::one("agent_id", "the agent that executes the task, as there is not only one"));
+        return Err(Invalid::one(
+            "agent_id",
+            "the agent that executes the task, as there is not exactly one",
+        ));
     }
     let spec = match default_agent {
         Some(agent) => TaskSpec::parse_for(&json.to_string(), agent)?,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use tenure::http::HttpOptions;
 use tenure::{Settings, WorkspaceFolder};
 
 use super::places::{Listen, StoreUrl};
@@ -32,24 +33,31 @@ pub(crate) struct ServerSection {
     pub(crate) token_env: Option<String>,
     pub(crate) allow_agents: bool,
     pub(crate) default_agent: Option<String>,
+    pub(crate) allowed_hosts: Vec<String>,
     pub(crate) max_body_bytes: usize,
-    pub(crate) max_waits: usize,
-    pub(crate) max_streams: usize,
     pub(crate) max_page: usize,
+    pub(crate) max_waits: usize,
+    pub(crate) max_wait: Length,
+    pub(crate) max_streams: usize,
+    pub(crate) max_connections: usize,
 }
 
 impl Default for ServerSection {
     fn default() -> Self {
+        let library = HttpOptions::default();
         Self {
             listen: Listen::default(),
             token: None,
             token_env: None,
             allow_agents: false,
             default_agent: None,
-            max_body_bytes: 1024 * 1024,
-            max_waits: 1024,
-            max_streams: 4096,
-            max_page: 1000,
+            allowed_hosts: Vec::new(),
+            max_body_bytes: library.max_body_bytes,
+            max_page: library.max_page,
+            max_waits: library.max_waits,
+            max_wait: Length(library.max_wait),
+            max_streams: library.max_streams,
+            max_connections: library.max_connections,
         }
     }
 }

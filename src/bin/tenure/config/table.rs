@@ -18,14 +18,14 @@ pub(crate) struct Setting {
     pub(crate) env: &'static str,
     /// Its flag, if it has one, without the dashes.
     pub(crate) flag: Option<&'static str>,
+    /// Whether every command has that flag, and not only those that concern a host which serves.
+    pub(crate) everywhere: bool,
     /// What its value is, in a word.
     pub(crate) value: &'static str,
     /// What it says, in a sentence.
     pub(crate) meaning: &'static str,
     /// Whether it can change only with a new start.
     pub(crate) restart: bool,
-    /// Whether its value is never shown.
-    pub(crate) secret: bool,
     /// Its value as text; none while there is none.
     pub(crate) get: fn(&Config) -> Option<String>,
     /// Takes a value as text, or says what was expected.
@@ -38,13 +38,13 @@ impl Setting {
         self
     }
 
-    const fn restart(mut self) -> Self {
-        self.restart = true;
+    const fn everywhere(mut self) -> Self {
+        self.everywhere = true;
         self
     }
 
-    const fn secret(mut self) -> Self {
-        self.secret = true;
+    const fn restart(mut self) -> Self {
+        self.restart = true;
         self
     }
 }
@@ -66,10 +66,10 @@ macro_rules! setting {
             key: concat!(stringify!($section), ".", stringify!($field)),
             env: $env,
             flag: None,
+            everywhere: false,
             value: $value,
             meaning: $meaning,
             restart: false,
-            secret: false,
             get: $get,
             set: $set,
         }
@@ -82,7 +82,7 @@ pub(crate) const TABLE: &[Setting] = &[
         "Where the HTTP interface listens. Port 0 takes a free one. Any address but that of this machine itself needs a token.")
         .flag("listen").restart(),
     setting!(opt server.token, "TENURE_TOKEN", "TOKEN",
-        "The token that every request has to show. Better kept in the environment than in the file.").secret(),
+        "The token that every request has to show. Better kept in the environment than in the file."),
     setting!(opt server.token_env, "TENURE_TOKEN_ENV", "NAME",
         "The variable of the environment that holds the token, if it is another."),
     setting!(server.allow_agents, "TENURE_ALLOW_AGENTS", "BOOL",
@@ -91,13 +91,21 @@ pub(crate) const TABLE: &[Setting] = &[
     setting!(opt server.default_agent, "TENURE_DEFAULT_AGENT", "AGENT",
         "The agent of tasks that name none. One that is the only agent needs no mention.")
         .flag("default-agent"),
+    setting!(
+        server.allowed_hosts,
+        "TENURE_ALLOWED_HOSTS",
+        "NAME,NAME",
+        "Names of this host, besides those of this machine, that callers without a token may use: of a proxy before it."
+    ),
     setting!(server.max_body_bytes, "TENURE_MAX_BODY_BYTES", "BYTES", "The largest body of a request."),
-    setting!(server.max_waits, "TENURE_MAX_WAITS", "N", "How many requests may wait for runs at once."),
-    setting!(server.max_streams, "TENURE_MAX_STREAMS", "N", "How many event streams may be open at once."),
     setting!(server.max_page, "TENURE_MAX_PAGE", "N", "The most entries in a page of a list."),
+    setting!(server.max_waits, "TENURE_MAX_WAITS", "N", "How many requests may wait for runs at once."),
+    setting!(server.max_wait, "TENURE_MAX_WAIT", "LENGTH", "The longest that a request waits for a run."),
+    setting!(server.max_streams, "TENURE_MAX_STREAMS", "N", "How many event streams may be open at once."),
+    setting!(server.max_connections, "TENURE_MAX_CONNECTIONS", "N", "How many connections may be open at once."),
     setting!(store.url, "TENURE_STORE", "URL",
         "Where records are kept: `memory:` or `sqlite:PATH`. The folder of the file is made.")
-        .flag("store").restart(),
+        .flag("store").everywhere().restart(),
     setting!(store.synchronous, "TENURE_SYNCHRONOUS", "full|normal",
         "What an answered write survives: a loss of power, or the end of the program.").restart(),
     setting!(store.busy_timeout, "TENURE_BUSY_TIMEOUT", "LENGTH",
@@ -123,7 +131,7 @@ pub(crate) const TABLE: &[Setting] = &[
         "How long an attempt may go without telling its progress. If nothing is said: without limit."),
     setting!(worker.max_result_bytes, "TENURE_MAX_RESULT_BYTES", "BYTES", "The largest result of a run."),
     setting!(workspace.root, "TENURE_WORKSPACE", "FOLDER", "Where runs keep their files; made if it is not there.")
-        .flag("workspace").restart(),
+        .flag("workspace").everywhere().restart(),
     setting!(workspace.shared, "TENURE_WORKSPACE_SHARED", "BOOL",
         "Whether all hosts of this store keep the files of runs in this same folder.").restart(),
     setting!(workspace.max_file_bytes, "TENURE_MAX_FILE_BYTES", "BYTES", "The largest file of a run.").restart(),
@@ -132,8 +140,8 @@ pub(crate) const TABLE: &[Setting] = &[
         .restart(),
     setting!(log.level, "TENURE_LOG", "LEVEL",
         "What is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which wins over this.")
-        .flag("log").restart(),
-    setting!(log.format, "TENURE_LOG_FORMAT", "text|json", "How it is logged.").flag("log-format").restart(),
+        .flag("log").everywhere().restart(),
+    setting!(log.format, "TENURE_LOG_FORMAT", "text|json", "How it is logged.").flag("log-format").everywhere().restart(),
 ];
 
 /// A value that has a text of its own.
@@ -183,6 +191,17 @@ impl Text for Secret {
 
     fn read(text: &str) -> Result<Self, String> {
         String::read(text).map(Self::new)
+    }
+}
+
+/// Names, with commas between them.
+impl Text for Vec<String> {
+    fn show(&self) -> String {
+        self.join(",")
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 }
 

@@ -6,21 +6,15 @@ use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
+use crate::when;
+
 /// A length of time: a number of seconds, or words: `90`, `0.5`, `"5m"`, `"2h 30m"`, `"30d"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Length(pub(crate) Duration);
 
 impl Length {
-    /// A hundred years: longer than anything here waits, and far from where sums of times overflow.
-    const MOST: Duration = Duration::from_secs(100 * 365 * 86_400);
-
     pub(crate) const fn secs(secs: u64) -> Self {
         Self(Duration::from_secs(secs))
-    }
-
-    fn of_seconds(seconds: f64) -> Option<Self> {
-        let length = Duration::try_from_secs_f64(seconds).ok()?;
-        (length <= Self::MOST).then_some(Self(length))
     }
 }
 
@@ -28,14 +22,9 @@ impl FromStr for Length {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("seconds or a length of time such as \"5m\" or \"2h 30m\", found {text:?}");
-        if let Ok(seconds) = text.trim().parse::<f64>() {
-            return Self::of_seconds(seconds).ok_or_else(expected);
-        }
-        let span: jiff::Span = text.trim().parse().map_err(|_| expected())?;
-        let days = jiff::SpanRelativeTo::days_are_24_hours();
-        let length = span.to_duration(days).map_err(|_| expected())?;
-        Self::of_seconds(length.as_secs_f64()).ok_or_else(expected)
+        when::length(text)
+            .map(Self)
+            .map_err(|_| format!("seconds or a length of time such as \"5m\" or \"2h 30m\", found {text:?}"))
     }
 }
 
@@ -87,9 +76,18 @@ impl<'de> Deserialize<'de> for Length {
 }
 
 /// A secret: never shown, never in a log.
-#[derive(Clone, PartialEq, Eq, serde::Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
+
+/// Whatever it is instead of a text is not shown either.
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(secret) => Ok(Self(secret)),
+            _ => Err(de::Error::custom("expected a text in quotes")),
+        }
+    }
+}
 
 impl Secret {
     pub(crate) fn new(secret: impl Into<String>) -> Self {

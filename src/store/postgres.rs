@@ -97,6 +97,15 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
+    /// What it can do, going by the server's clock.
+    pub const CAPABILITIES: Capabilities = Capabilities {
+        name: "postgres",
+        durable: true,
+        shared: true,
+        watch_across: true,
+        server_clock: true,
+    };
+
     /// Connects, makes the schema or brings it up to date, and starts the writer.
     ///
     /// # Errors
@@ -252,13 +261,7 @@ macro_rules! slow {
 
 impl Store for PostgresStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "postgres",
-            durable: true,
-            shared: true,
-            watch_across: true,
-            server_clock: self.shared.options.clock.is_none(),
-        }
+        Capabilities { server_clock: self.shared.options.clock.is_none(), ..Self::CAPABILITIES }
     }
 
     fn now(&self) -> Answer<'_, Timestamp> {

@@ -294,7 +294,8 @@ pub(super) fn ready_heads_sql() -> String {
 
 pub(super) fn due_sql() -> String {
     format!(
-        "SELECT {STORED} FROM (SELECT rid FROM runs WHERE place = 2 AND due_at <= $1 ORDER BY due_at, rid LIMIT {PROMOTED}) c
+        "SELECT {STORED} FROM (SELECT rid FROM runs WHERE place = 2 AND due_at <= $1
+             ORDER BY due_at, rid LIMIT {PROMOTED}) c
          JOIN runs r ON r.rid = c.rid JOIN specs s ON s.rid = r.rid ORDER BY r.due_at, r.rid"
     )
 }

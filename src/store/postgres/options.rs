@@ -38,7 +38,7 @@ impl PostgresOptions {
     /// [`RefusedKind::Invalid`], saying what was expected. What was given is not repeated: it may hold a password.
     pub fn parse(url: &str) -> Result<Self, StoreError> {
         let (url, schema) = take_schema(url)?;
-        let config: Config = url.parse().map_err(|_| {
+        let mut config: Config = url.parse().map_err(|_| {
             invalid("the address cannot be read; expected postgres://user:password@host:port/database?schema=name")
         })?;
         if config.get_hosts().is_empty() {
@@ -50,6 +50,11 @@ impl PostgresOptions {
                 "sslmode=require: this program speaks no TLS to PostgreSQL; use sslmode=disable within a network \
                  that you trust, or a tunnel",
             ));
+        }
+        // A host that is gone without a word is noticed, also by who only listens.
+        config.keepalives_idle(Duration::from_secs(30)).keepalives_interval(Duration::from_secs(10));
+        if config.get_application_name().is_none() {
+            config.application_name("tenure");
         }
         Ok(Self {
             config,

@@ -89,7 +89,8 @@ pub(super) const ENDED: &str =
         WHERE r.resting = k.status AND r.ended_at IS NOT NULL ORDER BY r.ended_at, r.rid LIMIT $2) x
     ORDER BY x.ended_at, x.rid LIMIT $2";
 
-pub(super) const SPECS: &str = "SELECT s.spec FROM unnest($1::bigint[]) WITH ORDINALITY AS x (rid, n) JOIN specs s ON s.rid = x.rid ORDER BY x.n";
+pub(super) const SPECS: &str = "SELECT s.spec FROM unnest($1::bigint[]) WITH ORDINALITY AS x (rid, n)
+    JOIN specs s ON s.rid = x.rid ORDER BY x.n";
 
 /// What a run has.
 pub(super) const REMOVE: [&str; 6] = [

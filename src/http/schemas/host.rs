@@ -124,13 +124,10 @@ pub(in crate::http) struct Alive {
 #[derive(ToSchema)]
 pub(in crate::http) struct Ready {
     ready: bool,
-    store: StoreHealth,
+    /// `answering` or `failing`.
+    store: String,
     /// Whether it starts nothing new.
     draining: bool,
-    /// Attempts that execute here.
-    executing: u64,
-    /// Outcomes that wait for the store.
-    unstored: u64,
 }
 
 /// The live supervision tree.

@@ -20,6 +20,9 @@ use super::fault::{Fault, Step};
 use super::options::PostgresOptions;
 use crate::store::{RefusedKind, StoreError};
 
+/// The most statements that stay prepared on a connection.
+const MOST_PREPARED: usize = 200;
+
 /// A value of a statement.
 pub(super) type Param = Box<dyn ToSql + Send + Sync>;
 
@@ -109,7 +112,12 @@ impl Conn {
             return Ok(statement.clone());
         }
         let statement = self.client.prepare(sql).await?;
-        self.prepared.lock().insert(sql.to_owned(), statement.clone());
+        let mut prepared = self.prepared.lock();
+        if prepared.len() >= MOST_PREPARED {
+            // Listings have as many statements as there are filters.
+            prepared.clear();
+        }
+        prepared.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
 

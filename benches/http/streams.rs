@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::caller::{Caller, get, post, stream};
@@ -36,6 +37,9 @@ struct Sample {
 }
 
 pub(crate) fn measure(plan: &Plan, table: &Table) {
+    // A descriptor for each end of what is open; the copy inherits the limit.
+    let most = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).expect("as many as are allowed");
     let of = |open: Open| move || sample(plan, open);
     let (idle, all, own) = (of(Open::Idle), of(Open::All), of(Open::Own));
     let [idle, all, own] = interleave(plan.rounds, [&idle as &dyn Fn() -> Sample, &all, &own]);

@@ -47,8 +47,9 @@ struct Runs {
 
 /// Runs, the newest first
 ///
-/// What is on one page is on no other, whatever is added meanwhile. `total` is exact up to 10,000; beyond that it may
-/// be a lower bound, and `total_estimated` says so.
+/// What is on one page is on no other, whatever is added meanwhile. For one page a bounded number of runs is looked at:
+/// it may have fewer than asked for, also none, though there are more, as long as there is a `next_cursor`. `total` may
+/// be a lower bound where it is large or takes long to count, and `total_estimated` says so.
 #[utoipa::path(get, path = "/background/runs", tag = "runs", operation_id = "list_runs",
     params(schemas::RunQuery, schemas::PageQuery),
     responses((status = 200, body = schemas::Runs)))]

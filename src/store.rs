@@ -42,10 +42,14 @@ mod error;
 #[cfg(feature = "conformance")]
 pub mod faulty;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod sqlite;
 
 pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "conformance")]
 pub use sqlite::{Between, Look};
 pub use sqlite::{SchemaVersions, SqliteOptions, SqliteStore, Synchronous};

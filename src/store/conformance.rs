@@ -21,6 +21,8 @@ mod events;
 mod idempotency;
 mod lanes;
 mod leases;
+mod owned;
+mod ownership;
 mod pages;
 mod prune;
 mod runs;
@@ -94,6 +96,7 @@ pub fn cases() -> Vec<Case> {
         agenda::CASES,
         prune::CASES,
         whole::CASES,
+        owned::CASES,
     ];
-    files.concat()
+    [files.concat(), ownership::cases()].concat()
 }

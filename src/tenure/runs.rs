@@ -50,6 +50,12 @@ pub struct RunState {
     pub settled: bool,
 }
 
+/// The filter, without what hosts execute themselves unless it names that.
+pub(super) fn ordinary(filter: RunFilter) -> RunFilter {
+    let named = filter.task_id.is_some() || filter.agent_id.is_some();
+    RunFilter { owned: filter.owned.or(if named { None } else { Some(false) }), ..filter }
+}
+
 impl Tenure {
     /// Wants a run of a task now. Its overlap policy decides: the answer may be a skipped run.
     ///
@@ -58,8 +64,7 @@ impl Tenure {
     ///
     /// Cancel safety: the run may have been queued when the future is dropped; an idempotency key tells.
     pub async fn run_now(&self, task_id: &TaskId, request: RunRequest) -> Result<Run, Error> {
-        let found = self.instance.store.task(task_id).await?;
-        let (task, _) = found.ok_or_else(|| Error::no_task(task_id))?;
+        let (task, _) = self.task(task_id).await?;
         if !task.spec.enabled && !request.override_pause {
             return Err(Error::Paused { task_id: task_id.clone() });
         }
@@ -80,7 +85,7 @@ impl Tenure {
             });
         }
         let task_id = &run.spec.task_id;
-        let (task, _) = self.instance.store.task(task_id).await?.ok_or_else(|| Error::no_task(task_id))?;
+        let (task, _) = self.task(task_id).await?;
         let query = request.query.clone().or_else(|| Some(Arc::clone(&run.spec.query)));
         let request = RunRequest { query, override_pause: true, ..request };
         self.want(task, request, Trigger::Retry, Some(run.run_id)).await
@@ -166,12 +171,13 @@ impl Tenure {
         self.instance.store.run(run_id).await?.ok_or_else(|| Error::no_run(run_id))
     }
 
-    /// Runs, the newest first.
+    /// Runs, the newest first. Those that hosts execute themselves are left out unless the filter asks for them,
+    /// or for their task.
     ///
     /// # Errors
     /// [`Error::Store`]; refused as invalid for a cursor of another listing.
     pub async fn runs(&self, filter: RunFilter, page: PageRequest) -> Result<Page<Run>, Error> {
-        Ok(self.instance.store.runs(filter, page).await?)
+        Ok(self.instance.store.runs(ordinary(filter), page).await?)
     }
 
     /// The attempts of a run, in order.

@@ -86,5 +86,6 @@ fn matches(filter: &RunFilter, text: Option<&str>, run: &Run) -> bool {
         && filter.trigger.is_none_or(|trigger| trigger == spec.trigger)
         && filter.created_after.is_none_or(|after| spec.queued_at >= after)
         && filter.created_before.is_none_or(|before| spec.queued_at < before)
+        && filter.owned.is_none_or(|owned| owned == spec.is_owned())
         && text.is_none_or(|text| spec.query.to_ascii_lowercase().contains(text))
 }

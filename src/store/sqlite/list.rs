@@ -10,7 +10,7 @@ use super::fault::{Fault, Step};
 use super::read::{self, TASK};
 use super::row::{Loaded, REST, STORED, parsed, trigger_flag};
 use super::tx::{agent_number, task_number};
-use crate::model::{Occurrence, Run, RunStatus, ScheduleState, Task, TaskId};
+use crate::model::{AgentId, Occurrence, Run, RunStatus, ScheduleState, Task, TaskId};
 use crate::store::{Page, PageRequest, RunFilter};
 
 /// Of runs in so few wanted states all are looked at and sorted; of more the listing is read from its end.
@@ -158,6 +158,12 @@ impl Query {
         if let Some(agent_id) = &filter.agent_id {
             let Some(aid) = agent_number(conn, agent_id)? else { return Ok(None) };
             query.and(&mut conditions, "r.aid =", aid);
+        }
+        match (filter.owned, agent_number(conn, &AgentId::host())?) {
+            (Some(true), None) => return Ok(None),
+            (Some(true), Some(host)) => query.and(&mut conditions, "r.aid =", host),
+            (Some(false), Some(host)) => query.and(&mut conditions, "r.aid <>", host),
+            (Some(false), None) | (None, _) => {}
         }
         if !filter.statuses.is_empty() {
             let numbers: Vec<String> = filter.statuses.iter().map(|s| s.number().to_string()).collect();

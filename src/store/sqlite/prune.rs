@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rusqlite::{OptionalExtension, params};
 
 use super::fault::Step;
-use super::row::flag;
+use super::row::{Stored, flag};
 use super::tx::Tx;
-use crate::model::RunStatus;
+use crate::model::{RunId, RunStatus};
 use crate::store::{PruneRequest, Pruned};
 
 struct Ended {
@@ -45,6 +45,13 @@ impl Tx<'_> {
             pruned.more |= removed > 0 && removed >= request.limit as u64;
         }
         Ok(pruned)
+    }
+
+    /// Removes one that has ended; one that is gone already is none.
+    pub(super) fn forget(&mut self, run_id: &RunId) -> Step<()> {
+        let Some(stored) = self.stored(run_id.as_str())? else { return Ok(()) };
+        let Stored { rid, tid, flags, status, .. } = stored;
+        self.remove(&Ended { finished_at: 0, rid, tid, flags, status })
     }
 
     /// How many runs have ended, with what this transaction has counted so far left out.

@@ -38,12 +38,14 @@ use crate::store::{Decision, Refusal, Store, StoreError};
 mod answers;
 mod cancels;
 mod grants;
+mod host;
 mod inspect;
 mod key;
 mod outcome;
 mod publish;
 mod record;
 mod retention;
+mod session_tasks;
 mod token_text;
 mod watch;
 
@@ -52,9 +54,14 @@ pub use answers::{
     Held, IdempotencyKey, Inspection, Published, Reaped, Regranted, Release, Released, Renewed, Retention,
     SessionInspection, TaskState,
 };
+pub use host::{CutOff, Done, Host};
 pub use key::{MOST_KEY_BYTES, SessionKey, TaskKey};
 pub use outcome::{Blob, Blobs, End, Finished, Outcome};
 pub use record::MOST_TASKS;
+pub use session_tasks::{
+    ChildAgent, ChildDone, ChildSession, Continued, SessionTasks, SessionTasksSettings, StartTask,
+    StartedTask, Waited, WhenStopped,
+};
 pub use watch::Watch;
 
 use record::Stored;

@@ -105,7 +105,11 @@ impl Instance {
             Err(Refusal::Fenced { fence, status, .. }) => {
                 let (run, held) = (&item.live.run_id, item.token.fence);
                 tracing::warn!(%run, held, fence, %status, "a late result was refused");
-                self.try_reinstate(item).await.map(|reinstated| !reinstated)
+                let reinstated = self.try_reinstate(item).await?;
+                if let (false, true, What::Ended(outcome, _)) = (reinstated, item.live.owned, &item.what) {
+                    self.ownership.refuse_late(&item.live.run_id, item.token, outcome).await;
+                }
+                Ok(!reinstated)
             }
             Err(refusal) => {
                 item.write = None;

@@ -149,6 +149,9 @@ pub struct Inspection {
     /// What it is called, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
+    /// Whether somebody said that they have had its outcome.
+    #[serde(default)]
+    pub acknowledged: bool,
     /// How it stands.
     #[serde(flatten)]
     pub state: TaskState,

@@ -13,7 +13,7 @@ use crate::model::{
     Trigger,
 };
 use crate::rules::{self, Grant, Moment, Moved};
-use crate::store::{Decision, RenewRequest, Renewal, RunWrite};
+use crate::store::{Decision, Refusal, RenewRequest, Renewal, RunWrite};
 
 /// The longest lease: a day.
 const MOST_TTL: Seconds = Seconds::new(86_400);
@@ -49,6 +49,11 @@ impl Ownership {
     /// # Errors
     /// [`Error::Invalid`]; [`Error::Store`]: it may have been granted, ask again with the same request id (L17).
     pub async fn acquire(&self, request: &Acquire) -> Result<Acquired, Error> {
+        Ok(self.acquire_run(request).await?.0)
+    }
+
+    /// [`Ownership::acquire`], with the run if it was granted.
+    pub(super) async fn acquire_run(&self, request: &Acquire) -> Result<(Acquired, Option<Run>), Error> {
         check(request)?;
         let (key, nonce) = (&request.key.session, draw());
         self.admits(key)?;
@@ -57,19 +62,29 @@ impl Ownership {
             let moment = self.moment().await?;
             let seen = self.look(request).await?;
             match decide(request, &seen, nonce, moment)? {
-                Decided::Answer(answer) => return Ok(answer),
-                Decided::About(key, run) => return self.taken(request, &key, &run, moment).await,
+                Decided::Answer(answer) => return Ok((answer, None)),
+                Decided::About(key, run) => {
+                    let answer = self.taken(request, &key, &run, moment).await?;
+                    let granted = matches!(answer, Acquired::Acquired(_));
+                    return Ok((answer, granted.then_some(*run)));
+                }
                 Decided::InTheWay(key, run) => {
                     let actual = self.about(&key, &run, moment.now).await?;
-                    return Ok(Acquired::Conflict { actual });
+                    return Ok((Acquired::Conflict { actual }, None));
                 }
-                Decided::Write(decision, held) => match self.commit(*decision).await? {
-                    Ok(()) => return Ok(Acquired::Acquired(held)),
+                Decided::Write(decision, held) => match self.commit_run(*decision).await? {
+                    Ok(run) => return Ok((Acquired::Acquired(held), run)),
                     Err(refusal) => tracing::debug!(%refusal, "decided again"),
                 },
             }
         }
         Err(contended(&request.key))
+    }
+
+    /// Commits a decision, and answers its first run.
+    async fn commit_run(&self, decision: Decision) -> Result<Result<Option<Run>, Refusal>, Error> {
+        let run = decision.runs.first().map(|write| write.run.clone());
+        Ok(self.commit(decision).await?.map(|()| run))
     }
 
     async fn look(&self, request: &Acquire) -> Result<Seen, Error> {

@@ -8,7 +8,7 @@ use super::outcome::Finished;
 use super::record::{Mark, OwnedSpec, Stored};
 use super::{Ownership, TRIES, contended};
 use crate::error::Error;
-use crate::model::{Run, RunStatus, Seconds, Timestamp};
+use crate::model::{InstanceId, Run, RunStatus, Seconds, Timestamp};
 use crate::rules::{self, Verdict};
 use crate::store::{PageRequest, RefusedKind, RunFilter, StoreError};
 
@@ -34,7 +34,8 @@ impl Ownership {
                 Ok(Some(run)) => {
                     let now = self.store.now().await?;
                     if let Some(inspection) = self.describe(key, &run, now).await? {
-                        return Ok(inspection);
+                        let acknowledged = stored.session.is_acknowledged(key.task, number).is_some();
+                        return Ok(Inspection { acknowledged, ..inspection });
                     }
                 }
                 // Kept long enough, or forgotten and begun again just now: the session tells.
@@ -71,7 +72,13 @@ impl Ownership {
             for (task, found) in latest {
                 let task = key.task(task);
                 match found {
-                    Found::Run(run) => tasks.extend(self.describe(&task, &run, now).await?),
+                    Found::Run(run) => {
+                        let described = self.describe(&task, &run, now).await?;
+                        tasks.extend(described.map(|described| {
+                            let acknowledged = stored.session.is_acknowledged(task.task, described.run);
+                            Inspection { acknowledged: acknowledged.is_some(), ..described }
+                        }));
+                    }
                     Found::Corrupt(run, why) => tasks.push(bare(task, run, TaskState::Unreadable { why })),
                 }
             }
@@ -109,6 +116,12 @@ impl Ownership {
                 return Ok(latest);
             }
         }
+    }
+
+    /// The instance that executed a run last; none if that is not known any more.
+    pub(super) async fn owner_of(&self, key: &TaskKey, run: u32) -> Result<Option<InstanceId>, Error> {
+        let attempts = self.store.attempts(&key.run_id(run)?).await?;
+        Ok(attempts.last().map(|attempt| attempt.instance))
     }
 
     /// The runs of a session that have not ended.
@@ -165,7 +178,14 @@ impl Ownership {
             (status, None) => TaskState::Unreadable { why: format!("it is {status}, and nobody holds it") },
         };
         let (agent, description) = (spec.agent, spec.description);
-        Ok(Some(Inspection { key: key.clone(), run: spec.run, agent, description, state }))
+        Ok(Some(Inspection {
+            key: key.clone(),
+            run: spec.run,
+            agent,
+            description,
+            acknowledged: false,
+            state,
+        }))
     }
 
     /// [`Ownership::describe`] for an answer; read again if it moved on.
@@ -197,7 +217,7 @@ enum Found {
 }
 
 pub(super) fn bare(key: TaskKey, run: u32, state: TaskState) -> Inspection {
-    Inspection { key, run, agent: None, description: None, state }
+    Inspection { key, run, agent: None, description: None, acknowledged: false, state }
 }
 
 pub(super) fn seconds(length: std::time::Duration) -> Seconds {

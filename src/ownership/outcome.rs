@@ -62,6 +62,23 @@ impl Outcome {
         Self { end: End::Cancelled, result: None, error: None, snapshot: None }
     }
 
+    /// What the rules of runs were told, as far as it is an outcome.
+    pub(super) fn of(ruled: &rules::Outcome) -> Option<Self> {
+        let kept = |result: &RunResult| Kept::read(result).unwrap_or_default();
+        let (end, kept, error) = match ruled {
+            rules::Outcome::Completed(result) => (End::Completed, kept(result), None),
+            rules::Outcome::Cancelled(partial) => {
+                (End::Cancelled, partial.as_ref().map(kept).unwrap_or_default(), None)
+            }
+            rules::Outcome::Failed(error)
+            | rules::Outcome::TimedOut(error)
+            | rules::Outcome::PastDeadline(error)
+            | rules::Outcome::Interrupted(error) => (End::Failed, Kept::default(), Some(error.clone())),
+            rules::Outcome::AwaitingApproval { .. } => return None,
+        };
+        Some(Self { end, result: kept.result, error, snapshot: kept.snapshot })
+    }
+
     /// The same, with a child session from which it can be continued.
     #[must_use]
     pub fn with_snapshot(self, snapshot: Payload) -> Self {

@@ -5,10 +5,10 @@ use serde_json::json;
 use super::answers::{Held, Published};
 use super::key::TaskKey;
 use super::outcome::{Blob, End, Finished, Kept, Outcome, ruled};
-use super::record::{Mark, Stored, put};
+use super::record::{Mark, OwnedSpec, Stored, put};
 use super::{Ownership, TRIES, contended};
 use crate::error::Error;
-use crate::model::{Invalid, Payload, Run, RunResult};
+use crate::model::{Invalid, Payload, Run, RunId, RunResult, Token};
 use crate::rules::{self, Moment};
 use crate::store::{Decision, StoreError};
 
@@ -44,7 +44,7 @@ impl Ownership {
                 });
             }
             if run.token() != Some(held.token) {
-                self.refuse(held, &run, &outcome, moment).await;
+                self.refuse(held.token, &run, &outcome, moment).await;
                 return Ok(Published::Fenced { state: self.inspect(key).await? });
             }
             let Ok(mut write) = rules::finish(&run, held.token, ruled(&outcome, kept.clone()), 0, moment)
@@ -92,15 +92,27 @@ impl Ownership {
 
     /// Keeps an outcome that came too late in the history of its session, once for each grant. What cannot be kept
     /// is told to the log: the answer to who published it does not depend on it.
-    pub(super) async fn refuse(&self, held: &Held, run: &Run, outcome: &Outcome, moment: Moment) {
-        if let Err(error) = self.try_refuse(held, run, outcome, moment).await {
+    async fn refuse(&self, token: Token, run: &Run, outcome: &Outcome, moment: Moment) {
+        if let Err(error) = self.try_refuse(token, run, outcome, moment).await {
             tracing::warn!(run = %run.run_id, %error, "a late outcome was refused, and is not kept");
+        }
+    }
+
+    /// [`Ownership::refuse`] for a host that was fenced before it could store what its work came to.
+    pub(crate) async fn refuse_late(&self, run_id: &RunId, token: Token, outcome: &rules::Outcome) {
+        let Some(outcome) = Outcome::of(outcome) else { return };
+        match (self.store.run(run_id).await, self.moment().await) {
+            (Ok(Some(run)), Ok(moment)) => self.refuse(token, &run, &outcome, moment).await,
+            (Ok(None), _) => {}
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!(run = %run_id, %error, "a late outcome was refused, and is not kept");
+            }
         }
     }
 
     async fn try_refuse(
         &self,
-        held: &Held,
+        token: Token,
         run: &Run,
         outcome: &Outcome,
         moment: Moment,
@@ -109,21 +121,23 @@ impl Ownership {
         let told = json!({
             "end": outcome.end, "result_preview": preview, "error": outcome.error, "bytes": outcome.size(),
         });
+        let number = OwnedSpec::of(run)?.task;
         for _ in 0..TRIES {
-            let Some(stored) = self.stored(&held.key.session).await? else { return Ok(()) };
+            let Some((task, _)) = self.store.task(&run.spec.task_id).await? else { return Ok(()) };
+            let stored = Stored::read(task, None)?;
             let Stored { task, mut session } = stored.clone();
-            if session.refused.insert(held.key.task, held.token.fence) == Some(held.token.fence) {
+            if session.refused.insert(number, token.fence) == Some(token.fence) {
                 return Ok(());
             }
             let mut write = put(Some(&stored), &session, moment.now)?;
-            let event = rules::archive(task.last_event + 1, run, held.token, &told, moment);
+            let event = rules::archive(task.last_event + 1, run, token, &told, moment);
             write.tell(event);
             let decision = Decision { task: Some(write.task), ..Decision::default() };
             if self.commit(decision).await?.is_ok() {
                 return Ok(());
             }
         }
-        Err(contended(&held.key))
+        Err(contended(&run.run_id))
     }
 }
 

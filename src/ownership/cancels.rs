@@ -24,9 +24,9 @@ impl Ownership {
             CancelScope::Run { key, run } => self.cancel_task(key, Some(*run), cancel).await,
             CancelScope::Task(key) => self.cancel_task(key, None, cancel).await,
             CancelScope::Session(key) => match self.stored(key).await? {
-                Some(_) => {
-                    Ok(CancelAnswer::Requested { runs: self.cancel_live(key, &request(cancel)).await? })
-                }
+                Some(_) => Ok(CancelAnswer::Requested {
+                    runs: self.cancel_live(key, &request(cancel), false).await?,
+                }),
                 None => Ok(CancelAnswer::NotFound),
             },
         }
@@ -81,10 +81,16 @@ impl Ownership {
         Err(contended(&run_id))
     }
 
-    /// Cancels whatever runs in a session; answers how much that was.
-    async fn cancel_live(&self, key: &SessionKey, request: &CancelRequest) -> Result<usize, Error> {
+    /// Cancels whatever runs in a session; answers how much that was. What was superseded is over but for its
+    /// record: that ends with its session.
+    async fn cancel_live(
+        &self,
+        key: &SessionKey,
+        request: &CancelRequest,
+        superseded: bool,
+    ) -> Result<usize, Error> {
         let mut met = 0;
-        for run in self.live(key).await? {
+        for run in self.live(key).await?.iter().filter(|run| superseded || run.blocked_by.is_none()) {
             let found = self.cancel_run(&run.run_id, request).await?;
             met += usize::from(found.is_some_and(|met| !met.had_ended));
         }
@@ -114,9 +120,10 @@ impl Ownership {
             mode: CancelMode::Cooperative,
             reason: "its session was released".into(),
             requested_by: "release".into(),
-            force_after: Some(wait),
+            // By who finds it, should this call not live to do so.
+            force_after: Some(wait + self.settings.grace),
         };
-        self.cancel_live(key, &asked).await?;
+        self.cancel_live(key, &asked, true).await?;
         while Instant::now() < deadline && !self.live(key).await?.is_empty() {
             watch.changed_until(deadline).await;
         }
@@ -149,9 +156,7 @@ impl Ownership {
                 return Ok(Sealed::At(stored.session.revision));
             }
             let revision = stored.session.revision + 1;
-            // Numbers that were given out before do not begin after it.
-            let session =
-                Session { revision, released: true, reserved: Default::default(), ..stored.session.clone() };
+            let session = Session { revision, released: true, ..stored.session.clone() };
             let write = put(Some(&stored), &session, moment.now)?;
             let decision = Decision { task: Some(write.task), ..Decision::default() };
             if self.commit(decision).await?.is_ok() {

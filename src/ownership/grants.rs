@@ -277,12 +277,13 @@ fn decide(request: &Acquire, seen: &Seen, nonce: u64, moment: Moment) -> Result<
         return Ok(the_same(request, run));
     }
     let revision = seen.stored.as_ref().map_or(0, |stored| stored.session.revision);
+    let outdated = seen.stored.as_ref().is_some_and(|stored| stored.session.is_outdated(key.task));
     let before = match (seen.mark, &seen.current, request.expect) {
         // The grant of this very request may have outlived a release: it is answered, and fenced if need be.
         (_, Some(run), _) if is_of(request, run) => {
             return Ok(Decided::About(key.clone(), Box::new(run.clone())));
         }
-        _ if request.revision.is_some_and(|seen| seen != revision) => {
+        _ if request.revision.is_some_and(|seen| seen != revision) || outdated => {
             return Ok(Decided::Answer(Acquired::SessionReleased { revision }));
         }
         (Mark::Expired, ..) | (Mark::Run(_), None, _) => return conflict(TaskState::Expired),

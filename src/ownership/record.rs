@@ -38,9 +38,10 @@ pub(super) struct Session {
     pub(super) released: bool,
     /// The number of the next task.
     pub(super) next_task: u64,
-    /// Numbers that were given out and whose tasks have not begun.
+    /// Numbers whose tasks have not begun, each with the revision under which it was given out; 0 if it was passed
+    /// over by who numbers tasks themselves.
     #[serde(default)]
-    pub(super) reserved: BTreeSet<u64>,
+    pub(super) reserved: BTreeMap<u64, u64>,
     /// The tasks that are kept, each with its latest run. A number below the next one that is neither here nor
     /// reserved belongs to a task that was kept long enough.
     #[serde(default)]
@@ -80,7 +81,7 @@ impl Session {
             revision: u64::try_from(now.ms()).unwrap_or(0).max(1),
             released: false,
             next_task: 1,
-            reserved: BTreeSet::new(),
+            reserved: BTreeMap::new(),
             tasks: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -90,7 +91,7 @@ impl Session {
     pub(super) fn mark(&self, task: u64) -> Mark {
         match self.tasks.get(&task) {
             Some(run) => Mark::Run(*run),
-            None if task < self.next_task && !self.reserved.contains(&task) => Mark::Expired,
+            None if task < self.next_task && !self.reserved.contains_key(&task) => Mark::Expired,
             None => Mark::None,
         }
     }
@@ -99,11 +100,16 @@ impl Session {
     pub(super) fn reserve(&mut self) -> u64 {
         let task = self.next_task;
         self.next_task += 1;
-        self.reserved.insert(task);
+        self.reserved.insert(task, self.revision);
         if self.reserved.len() > MOST_RESERVED {
             self.reserved.pop_first();
         }
         task
+    }
+
+    /// Whether a number was given out before the session was released: its task does not begin after it (I9).
+    pub(super) fn is_outdated(&self, task: u64) -> bool {
+        self.reserved.get(&task).is_some_and(|revision| *revision != 0 && *revision != self.revision)
     }
 
     /// A run of a task begins.
@@ -123,7 +129,7 @@ impl Session {
                     format!("a number below {}, found {task}", self.next_task + MOST_RESERVED as u64);
                 return Err(Invalid::one("task", expected));
             }
-            self.reserved.extend(self.next_task..task);
+            self.reserved.extend((self.next_task..task).map(|passed| (passed, 0)));
             self.next_task = task + 1;
         }
         self.reserved.remove(&task);

@@ -314,10 +314,6 @@ impl SessionTasks {
             Acquired::Conflict { actual } if Some(actual.key.task) == start.supersedes => {
                 StartedTask::NotSuperseded(actual)
             }
-            // The number was given out before the session was released.
-            Acquired::Conflict { actual } if actual.state == TaskState::Expired => {
-                StartedTask::SessionReleased
-            }
             Acquired::Conflict { actual } => StartedTask::Already(actual),
             Acquired::IdempotencyConflict { key } => StartedTask::InputConflict { task: key.task },
             Acquired::SessionReleased { .. } => StartedTask::SessionReleased,

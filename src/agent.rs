@@ -47,6 +47,8 @@ pub type AgentResult = Result<Answer, AgentError>;
 pub enum Answer {
     /// The result.
     Done(Payload),
+    /// The result lies in the workspace of the run already: what is too large to be held in memory.
+    Written(WrittenResult),
     /// A question: the run waits until a person has answered, and is then attempted again.
     AwaitingApproval {
         /// The question.
@@ -54,6 +56,19 @@ pub enum Answer {
         /// What belongs to it.
         data: Value,
     },
+}
+
+/// A result that the agent wrote to the workspace of its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenResult {
+    /// Its media type.
+    pub media_type: Arc<str>,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its path within the workspace.
+    pub path: Arc<str>,
+    /// Its first characters.
+    pub preview: Arc<str>,
 }
 
 impl From<String> for Answer {
@@ -92,6 +107,14 @@ impl AgentError {
     #[must_use]
     pub fn new(class: impl Into<ErrorClass>, message: impl Into<Arc<str>>) -> Self {
         Self { error: RunError::new(class, message), partial: None }
+    }
+
+    /// The same, as one of a broader class: a retry policy that names either tries it again. What is within
+    /// `exception` or `timeout` is tried again by policies that say nothing else.
+    #[must_use]
+    pub fn within(mut self, class: impl Into<ErrorClass>) -> Self {
+        self.error.within = Some(class.into());
+        self
     }
 
     /// The same, to be tried again after this long at the earliest.

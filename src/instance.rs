@@ -5,7 +5,9 @@ mod attempt;
 mod changes;
 mod claimer;
 mod context;
+mod figures;
 mod files;
+mod grant;
 mod heartbeat;
 mod housekeeper;
 mod live;
@@ -34,7 +36,7 @@ use crate::agent::ErasedAgent;
 use crate::model::{AgentId, InstanceId};
 use crate::ownership::{Ownership, OwnershipSettings};
 use crate::rules::Moment;
-use crate::settings::Settings;
+use crate::settings::{Duty, Settings};
 use crate::store::{Store, StoreError};
 
 pub use context::{AuthorityError, RunContext};
@@ -53,7 +55,7 @@ use waiters::Waiters;
 pub(crate) struct Instance {
     pub(crate) id: InstanceId,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) settings: Settings,
+    settings: RwLock<Arc<Settings>>,
     pub(crate) live: LiveRuns,
     pub(crate) outbox: Outbox,
     pub(crate) waiters: Waiters,
@@ -91,7 +93,7 @@ impl Instance {
             hosts: AtomicBool::new(false),
             store,
             live: LiveRuns::new(settings.concurrency),
-            settings,
+            settings: RwLock::new(Arc::new(settings)),
             outbox: Outbox::default(),
             waiters: Waiters::default(),
             vitals: Vitals::default(),
@@ -107,17 +109,24 @@ impl Instance {
     /// The services of a generation, in start order: those that must live until the last attempt has ended
     /// come first, those that bring new ones last (rulings, Supervision).
     pub(crate) fn generation(self: &Arc<Self>) -> GenerationSpec {
-        let flush = Patience::Time(ms(self.settings.drain));
+        let settings = self.settings();
+        let flush = Patience::Time(ms(settings.drain));
         let mut spec = GenerationSpec::default();
+        if settings.duty == Duty::Nothing {
+            return spec;
+        }
         if self.files.is_some() {
             // Before the recorder, so that it ends after it and mirrors what is stored last.
             spec = spec.service(self.service("mirror", mirror::serve).patience(flush));
         }
-        spec.service(self.service("recorder", recorder::serve).patience(flush))
+        spec = spec
+            .service(self.service("recorder", recorder::serve).patience(flush))
             .service(self.service("heartbeat", heartbeat::serve))
-            .service(self.service("housekeeper", housekeeper::serve))
-            .service(self.service("scheduler", scheduler::serve))
-            .service(self.service("claimer", claimer::serve))
+            .service(self.service("housekeeper", housekeeper::serve));
+        if settings.duty == Duty::Everything {
+            spec = spec.service(self.service("scheduler", scheduler::serve));
+        }
+        spec.service(self.service("claimer", claimer::serve))
     }
 
     fn service<F, Fut>(self: &Arc<Self>, name: &'static str, serve: F) -> ServiceSpec
@@ -130,6 +139,19 @@ impl Instance {
             let instance = Arc::clone(&instance);
             ProcessSpec::function(name, move |context| serve(instance, context))
         })
+    }
+
+    // --- settings ---------------------------------------------------------------------------------------
+
+    /// The settings as they are now. What takes time takes them once, at its start.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read())
+    }
+
+    /// What begins from now on goes by these.
+    pub(crate) fn set_settings(&self, settings: Settings) {
+        self.live.set_most(settings.concurrency);
+        *self.settings.write() = Arc::new(settings);
     }
 
     // --- agents -----------------------------------------------------------------------------------------

@@ -28,10 +28,10 @@ mod settings;
 pub mod store;
 mod tenure;
 
-pub use agent::{Agent, AgentError, AgentResult, Answer};
+pub use agent::{Agent, AgentError, AgentResult, Answer, WrittenResult};
 pub use error::Error;
 pub use instance::{AuthorityError, Health, RunContext, StoreHealth};
-pub use settings::{Settings, WorkspaceFolder};
+pub use settings::{Duty, Settings, WorkspaceFolder};
 pub use tenure::{
     CancelFilter, Cancelled, Deletion, EventStream, RunRequest, RunState, Shutdown, Status, TaskStatus,
     Tenure,

@@ -22,7 +22,7 @@ pub use change::{Moment, Moved};
 pub use due::{DueError, Plan};
 pub use enqueue::{Wanted, enqueue, session_of, skip};
 pub use lease::{Verdict, reinstate, renew, verdict};
-pub use misfire::{DueOccurrence, Fate, Firing, Look, MOST_RECORDS, begin, failing, fire, replace};
+pub use misfire::{DueOccurrence, Fate, Firing, Look, MOST_RECORDS, begin, failing, fire, replace, upcoming};
 pub use overlap::{Overlap, overlap};
 pub use owned::{Grant, archive, give_up, grant, hand_over, lose, supersede};
 pub use retry::{Retry, delay, retry};

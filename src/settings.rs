@@ -3,12 +3,27 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::model::TaskId;
 use crate::ownership::Retention;
 use crate::workspace::WorkspaceSettings;
+
+/// What a host does by itself with what is in its store.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Duty {
+    /// It fires schedules, executes runs whose agents it has, and looks after lost ones.
+    #[default]
+    Everything,
+    /// It executes the runs of this task alone, fires no schedule, and looks after lost runs.
+    OneTask(TaskId),
+    /// Nothing: it answers calls.
+    Nothing,
+}
 
 /// The settings of a host.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// What it does by itself. Default: everything.
+    pub duty: Duty,
     /// How long a lease is. Default 30 s.
     pub lease: Duration,
     /// How often leases are renewed. Default: a third of the lease.
@@ -76,6 +91,7 @@ impl WorkspaceFolder {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            duty: Duty::default(),
             lease: Duration::from_secs(30),
             heartbeat: None,
             grace: None,

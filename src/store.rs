@@ -53,7 +53,7 @@ pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
 /// What a store answers, once it has.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Keeps tasks, schedules, occurrences, runs, attempts and events. See the [module](self) for the invariants.
+/// Keeps tasks, schedules, occurrences, runs, attempts, events, and what is said of agents. See the [module](self) for the invariants.
 pub trait Store: Send + Sync + 'static {
     /// What it can do beyond the invariants.
     fn capabilities(&self) -> Capabilities;
@@ -132,6 +132,18 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many runs there are by status, of a task or of all.
     fn counts(&self, task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>>;
+
+    // --- agents that are configured ---------------------------------------------------------------------
+
+    /// Keeps what is said of an agent, in place of what was said before; or forgets it. The text is the
+    /// caller's affair: a store keeps it as it is.
+    ///
+    /// - *Ensures*: durable when it is answered; watchers are told.
+    /// - *Idempotent by*: what it leaves behind is the same however often it is made.
+    fn put_agent(&self, agent_id: &AgentId, definition: Option<Arc<str>>) -> Answer<'_, ()>;
+
+    /// What is said of agents, by name.
+    fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>>;
 
     // --- the rest ---------------------------------------------------------------------------------------
 
@@ -496,6 +508,8 @@ pub struct Hint {
     pub ready: bool,
     /// What is due next may have changed.
     pub agenda: bool,
+    /// What is said of agents may have changed.
+    pub agents: bool,
     /// Runs that somebody wants cancelled, or whose authority was revoked.
     pub cancels: Vec<RunId>,
     /// The cursor of the newest event.

@@ -1,6 +1,7 @@
 //! The facade: everything that a host, the command line and HTTP do goes through [`Tenure`].
 
 mod cancels;
+mod counts;
 mod events;
 mod files;
 mod runs;
@@ -15,9 +16,9 @@ use tenure_actors::{Application, ApplicationSpec, CloseReport, Tree};
 use crate::agent::Agent;
 use crate::error::Error;
 use crate::instance::{Files, Health, Instance};
-use crate::model::{AgentId, InstanceId, RunStatus};
+use crate::model::{AgentId, InstanceId, RunStatus, Timestamp};
 use crate::rules::Moment;
-use crate::settings::Settings;
+use crate::settings::{Duty, Settings};
 use crate::store::{Decision, Store};
 
 pub use cancels::{CancelFilter, Cancelled};
@@ -98,6 +99,15 @@ impl Tenure {
         Ok(Self { instance, application })
     }
 
+    /// A facade on a store that does nothing by itself: nothing is fired, claimed or swept here. For who looks
+    /// at a store, or changes what is in it, beside the hosts that execute it.
+    ///
+    /// # Errors
+    /// As [`Tenure::open`].
+    pub async fn attach(store: Arc<dyn Store>, settings: Settings) -> Result<Self, Error> {
+        Self::open(store, Settings { duty: Duty::Nothing, ..settings }).await
+    }
+
     // --- agents -----------------------------------------------------------------------------------------
 
     /// Registers an agent under an id; one with that id before it executes no further attempts.
@@ -141,10 +151,10 @@ impl Tenure {
         self.instance.id
     }
 
-    /// The settings it was opened with.
+    /// Its settings as they are now.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.instance.settings
+    pub fn settings(&self) -> Arc<Settings> {
+        self.instance.settings()
     }
 
     /// How it is. Asks nobody: it tells the truth also while the store does not answer.
@@ -156,6 +166,14 @@ impl Tenure {
             executing: self.instance.live.len(),
             unstored: self.instance.outbox.len(),
         }
+    }
+
+    /// Asks the store what time it is: whether it answers at all. [`Tenure::health`] knows then.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when it does not answer.
+    pub async fn probe(&self) -> Result<Timestamp, Error> {
+        Ok(self.instance.moment().await?.now)
     }
 
     /// How it is, with the counts of the store.
@@ -188,6 +206,16 @@ impl Tenure {
         Ok(self.application.replace().await?)
     }
 
+    /// [`Tenure::replace`] with other settings for all that begins from now on. The store and the folder for the
+    /// files of runs stay as they were opened.
+    ///
+    /// # Errors
+    /// As [`Tenure::replace`].
+    pub async fn replace_with(&self, settings: Settings) -> Result<Arc<CloseReport>, Error> {
+        self.instance.set_settings(settings);
+        Ok(self.application.replace_with(self.instance.generation()).await?)
+    }
+
     /// Ends the host (T44): nothing new begins; attempts may end within the drain; the others are interrupted
     /// and their runs queued again, no retry spent; outcomes are stored. The store is left open.
     ///
@@ -196,11 +224,11 @@ impl Tenure {
     pub async fn shutdown(&self) -> Result<Shutdown, Error> {
         let instance = &self.instance;
         instance.drain();
-        let in_time = tokio::time::timeout(instance.settings.drain, instance.live.emptied()).await;
+        let in_time = tokio::time::timeout(instance.settings().drain, instance.live.emptied()).await;
         let interrupted = if in_time.is_ok() { 0 } else { instance.live.len() };
         let report = self.application.close().await?;
         // The recorder flushed before it was stopped; what it could not store is given one more chance.
-        let last = Duration::min(instance.settings.drain, instance.settings.lease);
+        let last = Duration::min(instance.settings().drain, instance.settings().lease);
         let _flushed = tokio::time::timeout(last, instance.flush()).await;
         let _mirrored = tokio::time::timeout(last, instance.mirror_rest()).await;
         Ok(Shutdown { report, interrupted, unstored: instance.outbox.len() })

@@ -26,7 +26,7 @@
 //! only by what reads and lists its files.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
@@ -105,6 +105,8 @@ pub struct WorkspaceRoot {
 }
 
 struct Inner {
+    /// Where it is, for programs that are told.
+    path: PathBuf,
     dir: Dir,
     staging: Staging,
     settings: WorkspaceSettings,
@@ -122,7 +124,8 @@ impl WorkspaceRoot {
         make_private(path).map_err(failed)?;
         let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(failed)?;
         let staging = Staging::open(&dir).map_err(failed)?;
-        Ok(Self { inner: Arc::new(Inner { dir, staging, settings }) })
+        let path = std::path::absolute(path).map_err(failed)?;
+        Ok(Self { inner: Arc::new(Inner { path, dir, staging, settings }) })
     }
 
     /// The workspace of a run, made if it is not there. `workspace_path` is the run's, below the root.
@@ -216,6 +219,12 @@ impl Workspace {
     #[must_use]
     pub fn path(&self) -> &str {
         &self.shared.path
+    }
+
+    /// Where the folder is on this machine: for programs that are started for the run.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.shared.root.path.join(self.path())
     }
 
     /// Does something with it on a thread that may block, for callers that may not.

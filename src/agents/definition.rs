@@ -5,10 +5,28 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::model::{Invalid, Seconds};
+
+/// The kinds there are, as they are written.
+pub const KINDS: [&str; 3] = ["command", "chat", "http"];
 
 /// An agent as it is configured. Its `kind` says which.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// ```
+/// use tenure::agents::AgentDefinition;
+///
+/// let report = r#"{ "kind": "command", "command": ["df", "-h"] }"#;
+/// assert_eq!(AgentDefinition::parse(report)?.kind(), "command");
+///
+/// let refused = AgentDefinition::parse(r#"{ "kind": "comand" }"#).unwrap_err();
+/// assert!(refused.to_string().contains("\"command\", \"chat\" or \"http\""));
+/// # Ok::<(), tenure::model::Invalid>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AgentDefinition {
     /// Runs a program. From a file alone: never made or changed over HTTP.
@@ -19,11 +37,30 @@ pub enum AgentDefinition {
     Http(HttpAgent),
 }
 
-/// Runs a program.
+/// Runs a program for each attempt.
+///
+/// | the program | the attempt |
+/// |---|---|
+/// | ends with 0 | completes; its standard output is the result |
+/// | ends with 0 after it wrote `{"awaiting_approval": {"question": "..."}}` to descriptor 3 | asks a person |
+/// | ends with 75 | fails, class `temporary` within `exception` |
+/// | ends with another number | fails, class `exit_code` within `exception` |
+/// | is ended by a signal | fails, class `signal` within `exception` |
+/// | writes more than the workspace takes | is ended, class `output_too_large` |
+/// | is not there; may not be run | fails, class `not_found`; `permission` |
+///
+/// A retry policy that says nothing else tries again what is within `exception`, and nothing of the others.
+///
+/// It is given the query on standard input, the environment of the host without what begins with `TENURE_`, and
+/// these: `TENURE_RUN_ID`, `TENURE_TASK_ID`, `TENURE_AGENT_ID`, `TENURE_ATTEMPT`, `TENURE_FENCE`,
+/// `TENURE_SESSION_ID`; `TENURE_WORKSPACE`, where the files of the run are; `TENURE_QUERY` if the query is short
+/// and holds no NUL; `TENURE_DEADLINE`, when the attempt has to have ended, if it has to; `TENURE_PROGRESS` and
+/// `TENURE_PROGRESS_TOKEN` for `tenure progress`; `TENURE_APPROVAL`, what a person answered, as JSON. Progress may
+/// also be written as lines to file descriptor 3: `40 indexed 400 files`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandAgent {
-    /// The program and its arguments.
+    /// The program and its arguments. A program with a slash is looked for from the working directory.
     pub command: Vec<String>,
     /// Variables of its environment, besides those it inherits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -31,9 +68,28 @@ pub struct CommandAgent {
     /// Where it runs; the folder of its run if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<PathBuf>,
+    /// How long it may go on after it was told to stop, by SIGTERM, until it is killed. Default 5 s; the patience of
+    /// the host cuts it short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_grace_seconds: Option<Seconds>,
 }
 
-/// Asks an OpenAI-compatible endpoint.
+/// Asks an OpenAI-compatible endpoint: `POST {base_url}/chat/completions`, streamed.
+///
+/// | the endpoint | the attempt |
+/// |---|---|
+/// | answers | completes; the text is the result, and is in `output.md` as it comes |
+/// | 401, 403 | fails, class `authentication` |
+/// | 404 | fails, class `not_found` |
+/// | 408, 504 | fails, class `timeout` |
+/// | 429 | fails, class `rate_limited` within `exception`, not before `Retry-After` |
+/// | 5xx | fails, class `server_error` within `exception`, not before `Retry-After` |
+/// | another status | fails, class `invalid_request` |
+/// | cannot be reached, breaks off | fails, class `connection` within `exception` |
+/// | answers what is no answer | fails, class `invalid_response` within `exception` |
+/// | the key is not in the environment | fails, class `configuration` |
+///
+/// A retry policy that says nothing else tries again `timeout` and what is within `exception`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChatAgent {
@@ -49,7 +105,13 @@ pub struct ChatAgent {
     pub system_instruction: Option<Arc<str>>,
 }
 
-/// Posts to a URL.
+/// Posts the run to a URL as JSON. Failures have the classes of [`ChatAgent`].
+///
+/// The body: `run_id, task_id, agent_id, attempt, fence, session_id, query, trigger_type, metadata` and, if there is
+/// one, `deadline`. The headers `Idempotency-Key` (the run and its attempt) and `Tenure-Fence` let a receiver do a
+/// thing once, and refuse what comes late. An answer in JSON with an `output` that is text has that as its result; any
+/// other answer is the result as it is. 204 completes with nothing. 202 completes as well: the receiver has taken it
+/// over, and the run does not wait for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpAgent {
@@ -58,4 +120,89 @@ pub struct HttpAgent {
     /// Headers, each with the variable of the environment that holds its value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers_env: BTreeMap<String, String>,
+}
+
+impl AgentDefinition {
+    /// Reads a definition that a user wrote in JSON, and checks all of it.
+    ///
+    /// # Errors
+    /// [`Invalid`]: the first field of a wrong type or an unknown name; else every field that makes no sense.
+    pub fn parse(json: &str) -> Result<Self, Invalid> {
+        let value: Value = serde_json::from_str(json)
+            .map_err(|error| Invalid::one("agent", format!("a JSON object: {error}")))?;
+        Self::from_value(value)
+    }
+
+    /// As [`parse`](Self::parse), for JSON that has been read.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub fn from_value(mut value: Value) -> Result<Self, Invalid> {
+        let Some(fields) = value.as_object_mut() else {
+            return Err(Invalid::one("agent", format!("an object with a \"kind\", found {}", what(&value))));
+        };
+        let known = "\"command\", \"chat\" or \"http\"";
+        let definition = match fields.remove("kind") {
+            Some(Value::String(kind)) => match kind.as_str() {
+                "command" => Self::Command(read(value)?),
+                "chat" => Self::Chat(read(value)?),
+                "http" => Self::Http(read(value)?),
+                other => {
+                    let other: String = other.chars().take(40).collect();
+                    return Err(Invalid::one("kind", format!("{known}, found {other:?}")));
+                }
+            },
+            Some(other) => return Err(Invalid::one("kind", format!("{known}, found {}", what(&other)))),
+            None => return Err(Invalid::one("kind", format!("{known}, found nothing"))),
+        };
+        definition.check()?;
+        Ok(definition)
+    }
+
+    /// Its kind, as it is written.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Command(_) => "command",
+            Self::Chat(_) => "chat",
+            Self::Http(_) => "http",
+        }
+    }
+
+    /// As text, for who keeps it.
+    pub(super) fn to_json(&self) -> String {
+        // It consists of texts and numbers: there is nothing that could not be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl<'de> Deserialize<'de> for AgentDefinition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_value(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// The path of what is wrong is its field.
+fn read<T: DeserializeOwned>(fields: Value) -> Result<T, Invalid> {
+    serde_path_to_error::deserialize(fields).map_err(|error| {
+        let path = error.path().to_string();
+        let told = error.into_inner().to_string();
+        let missing = told.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        match missing {
+            Some(missing) => Invalid::one(missing, "a value, found nothing"),
+            None if path == "." => Invalid::one("agent", told),
+            None => Invalid::one(path, told),
+        }
+    })
+}
+
+fn what(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
 }

@@ -14,8 +14,8 @@ use super::context::{Held, RunContext};
 use super::files::by_reference;
 use super::live::{LiveRun, StopCause};
 use super::outbox::What;
-use super::{Instance, ms};
-use crate::agent::{AgentResult, Answer, ErasedAgent};
+use super::{Instance, figures, ms};
+use crate::agent::{AgentResult, Answer, ErasedAgent, WrittenResult};
 use crate::model::{Payload, Run, RunError, RunResult, Timestamp};
 use crate::rules::Outcome;
 
@@ -25,6 +25,8 @@ pub(super) struct Job {
     instance: Arc<Instance>,
     pub(super) live: Arc<LiveRun>,
     stage: Stage,
+    /// When it was granted, then when its attempt began.
+    since: Instant,
     /// What a host executes itself; else the agent of the run does.
     work: Option<Work>,
 }
@@ -49,7 +51,13 @@ enum Stage {
 impl Job {
     pub(super) fn new(instance: &Arc<Instance>, live: Arc<LiveRun>) -> Self {
         instance.live.insert(Arc::clone(&live));
-        Self { instance: Arc::clone(instance), live, stage: Stage::Granted, work: None }
+        Self {
+            instance: Arc::clone(instance),
+            live,
+            stage: Stage::Granted,
+            since: Instant::now(),
+            work: None,
+        }
     }
 
     /// Work that a host executes itself; its run began with its grant.
@@ -63,12 +71,13 @@ impl Job {
     pub(super) fn begun(&mut self, run: Run) {
         self.live.set_run(run);
         self.stage = Stage::Begun;
+        self.since = Instant::now();
     }
 
     /// The process that executes the attempt.
     pub(super) fn process(self, lease: Option<OperationLease>) -> ProcessSpec {
         // The kernel's patience begins when the process is told to stop, ours a little later: ours decides.
-        let patience = Patience::Time(ms(self.instance.settings.patience).saturating_add(250));
+        let patience = Patience::Time(ms(self.instance.settings().patience).saturating_add(250));
         let token = self.live.token;
         let spec = ProcessSpec::function("run", move |context| execute(self, context))
             .patience(patience)
@@ -82,6 +91,7 @@ impl Job {
     fn hand_on(&mut self, outcome: Outcome) {
         let stage = std::mem::replace(&mut self.stage, Stage::HandedOn);
         if stage == Stage::Begun && !self.live.fenced.is_cancelled() {
+            figures::ended(&outcome, self.since.elapsed());
             self.instance
                 .outbox
                 .push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw_delay()));
@@ -166,8 +176,8 @@ impl Limits {
         Self {
             timeout: limits.timeout.map(|timeout| now + timeout.duration()),
             deadline: limits.deadline_at.and_then(left),
-            stall: instance.settings.stall,
-            patience: instance.settings.patience,
+            stall: instance.settings().stall,
+            patience: instance.settings().patience,
         }
     }
 
@@ -218,10 +228,10 @@ async fn at(instant: Option<Instant>) {
 async fn store_progress(instance: &Instance, live: &Arc<LiveRun>) {
     loop {
         live.told.notified().await;
-        if let Some(progress) = live.take_progress(instance.settings.progress_limit) {
+        if let Some(progress) = live.take_progress(instance.settings().progress_limit) {
             instance.outbox.push(Arc::clone(live), progress);
         }
-        sleep(instance.settings.progress_every).await;
+        sleep(instance.settings().progress_every).await;
     }
 }
 
@@ -287,6 +297,9 @@ impl Instance {
             Judged::Answered(Answer::AwaitingApproval { question, data }) => {
                 Outcome::AwaitingApproval { question, data }
             }
+            Judged::Answered(Answer::Written(WrittenResult { media_type, size, path, preview })) => {
+                Outcome::Completed(RunResult::File { media_type, size, path, preview })
+            }
             Judged::Answered(Answer::Done(payload)) => match self.keep(held, payload).await {
                 Ok(result) => Outcome::Completed(result),
                 Err(error) => Outcome::Failed(error),
@@ -297,7 +310,7 @@ impl Instance {
     }
 
     async fn keep(&self, held: Held, payload: Payload) -> Result<RunResult, RunError> {
-        let (size, limit) = (payload.bytes.len(), self.settings.result_limit);
+        let (size, limit) = (payload.bytes.len(), self.settings().result_limit);
         if size > limit {
             return Err(RunError::new(
                 "result_too_large",
@@ -309,7 +322,7 @@ impl Instance {
             return Ok(RunResult::Inline(payload));
         }
         let written = self.write_output(held, &payload).await;
-        if written && size > self.settings.result_inline {
+        if written && size > self.settings().result_inline {
             return Ok(by_reference(&payload));
         }
         Ok(RunResult::Inline(payload))

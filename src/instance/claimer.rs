@@ -10,12 +10,13 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Instance;
 use super::attempt::Job;
 use super::live::LiveRun;
 use super::pause::Pause;
+use super::{Instance, figures};
 use crate::model::{OverlapPolicy, Run, RunStatus};
 use crate::rules::{self, Moment};
+use crate::settings::Duty;
 use crate::store::{ClaimRequest, Decision, Hint, Refusal, RunWrite, StoreError};
 
 /// The most runs in one claim.
@@ -94,9 +95,10 @@ impl Claimer {
         let mut begun = Vec::new();
         while let Some(request) = self.next_request(context) {
             let (limit, asked) = (request.limit, Instant::now());
-            let claim = self.instance.vitals.watch(self.instance.store.claim(request));
+            let claim = self.instance.grant(request);
             let (granted, ()) = tokio::join!(claim, self.start_all(std::mem::take(&mut begun)));
             let granted = granted?;
+            figures::claimed(granted.len());
             self.again = None;
             let all = granted.len() < limit;
             begun = self.begin(granted, asked).await;
@@ -106,7 +108,7 @@ impl Claimer {
             }
         }
         self.start_all(begun).await;
-        Ok(self.instance.settings.poll)
+        Ok(self.instance.settings().poll)
     }
 
     /// The next claim; none while there is no room, no agent, or nothing new is to begin.
@@ -126,13 +128,17 @@ impl Claimer {
             nonce,
             agents,
             limit,
-            lease: instance.settings.lease,
+            lease: instance.settings().lease,
             repeat,
         })
     }
 
     async fn until_due(&self) -> Result<Duration, StoreError> {
-        let poll = self.instance.settings.poll;
+        let settings = self.instance.settings();
+        let poll = settings.poll;
+        if let Duty::OneTask(task_id) = &settings.duty {
+            return Ok(self.instance.next_of_task(task_id).await?.map_or(poll, |next| next.min(poll)));
+        }
         let agenda = self.instance.vitals.watch(self.instance.store.agenda()).await?;
         Ok(agenda.run.map_or(poll, |due| due.since(agenda.now).min(poll)))
     }
@@ -182,7 +188,7 @@ impl Claimer {
         if ready.is_empty() {
             return Vec::new();
         }
-        let deadline = asked + self.instance.settings.lease;
+        let deadline = asked + self.instance.settings().lease;
         // If the store does not answer for as long as the leases last, others take over (L19).
         let stored = self.store_starts(&ready, deadline).await.unwrap_or_default();
         ready.into_iter().zip(stored).filter_map(|(granted, run)| granted.begun(run?)).collect()
@@ -257,7 +263,7 @@ impl Claimer {
             match &granted.reserved {
                 Ok(_) => rules::start(&run, token, moment),
                 Err(busy) => {
-                    let wait = self.instance.settings.poll.min(BUSY);
+                    let wait = self.instance.settings().poll.min(BUSY);
                     rules::release(&run, token, &busy.to_string(), wait, moment)
                 }
             }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::Instance;
 use super::live::LiveRun;
 use crate::model::{Approval, ApprovalAnswer, Progress, Run, RunId, RunSpec, Timestamp, Token};
+use crate::settings::Settings;
 use crate::store::{RenewRequest, Renewal, StoreError};
 use crate::workspace::{Authority, AuthorityLost, GuardedWorkspace};
 
@@ -202,7 +203,7 @@ impl RunContext {
         let request = RenewRequest {
             instance: instance.id,
             leases: vec![(live.run_id.clone(), live.token)],
-            lease: instance.settings.lease,
+            lease: instance.settings().lease,
         };
         let asked = Instant::now();
         let answers = instance.vitals.watch(instance.store.renew(request)).await?;
@@ -232,6 +233,11 @@ impl RunContext {
                 None
             }
         }
+    }
+
+    /// The settings of the host as they are now.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.inner.instance.settings()
     }
 
     // --- telling ----------------------------------------------------------------------------------------

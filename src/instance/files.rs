@@ -70,7 +70,7 @@ impl Instance {
         let (root, bytes) = (files.root.clone(), Arc::clone(&payload.bytes));
         let live = Arc::clone(&held.live);
         let write = tasks::blocking(move || held.workspace(&root)?.write(OUTPUT_MD, &bytes));
-        let failed: String = match timeout(self.settings.patience, write).await {
+        let failed: String = match timeout(self.settings().patience, write).await {
             Ok(Ok(Ok(()))) => return true,
             Ok(Ok(Err(error))) => error.to_string(),
             Ok(Err(ended)) => ended.to_string(),

@@ -17,7 +17,7 @@ use crate::store::{Hint, RenewRequest, Renewal, StoreError};
 /// Watches over the loop, which runs on a thread of its own: agents that block every thread of the runtime
 /// keep their leases (contract ownership.md, L14).
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
-    if !instance.settings.heartbeat_thread {
+    if !instance.settings().heartbeat_thread {
         tokio::select! {
             () = beat(&instance) => {}
             () = context.cancelled() => {}
@@ -51,7 +51,7 @@ async fn beat(instance: &Instance) {
         // Who holds nothing has nothing to renew, and sleeps. What is wanted in between delays no heartbeat.
         let tick = async {
             instance.live.some().await;
-            sleep_until(*next.get_or_insert_with(|| Instant::now() + instance.settings.heartbeat())).await;
+            sleep_until(*next.get_or_insert_with(|| Instant::now() + instance.settings().heartbeat())).await;
         };
         let hurry = tokio::select! {
             () = tick => {
@@ -87,7 +87,7 @@ async fn wanted(instance: &Instance, hints: &mut broadcast::Receiver<Hint>) -> V
 impl Instance {
     /// How long a lease is relied on after it was asked for.
     pub(crate) fn reliance(&self) -> std::time::Duration {
-        self.settings.lease.saturating_sub(self.settings.margin())
+        self.settings().lease.saturating_sub(self.settings().margin())
     }
 
     async fn renew(&self, live: Vec<Arc<LiveRun>>) -> Result<(), StoreError> {
@@ -95,7 +95,7 @@ impl Instance {
         let request = RenewRequest {
             instance: self.id,
             leases: live.iter().map(|live| (live.run_id.clone(), live.token)).collect(),
-            lease: self.settings.lease,
+            lease: self.settings().lease,
         };
         let answers = self.vitals.watch(self.store.renew(request)).await?;
         for (live, answer) in live.iter().zip(answers) {

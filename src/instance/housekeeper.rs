@@ -26,13 +26,13 @@ const LISTENS_EVERY: Duration = Duration::from_millis(100);
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
     let mut hints = instance.store.watch();
     let mut pause = Pause::up_to(LONGEST_PAUSE);
-    let mut prune_at = Instant::now() + instance.settings.prune_every;
+    let mut prune_at = Instant::now() + instance.settings().prune_every;
     loop {
         let wait = instance.sweep_and_wait(&mut pause).await;
         if Instant::now() >= prune_at {
             instance.reap(&context).await;
             instance.prune(&context).await;
-            prune_at = Instant::now() + instance.settings.prune_every;
+            prune_at = Instant::now() + instance.settings().prune_every;
         }
         tokio::select! {
             () = context.cancelled() => return Ok(()),
@@ -73,11 +73,11 @@ impl Instance {
 
     /// How long until something has to be looked at, at most the usual time.
     async fn until_wake(&self) -> Result<Duration, StoreError> {
-        let usual = self.settings.sweep();
+        let usual = self.settings().sweep();
         let agenda = self.vitals.watch(self.store.agenda()).await?;
         let Some(wake) = agenda.wake else { return Ok(usual) };
         // A lease that has expired waits for its grace; what has waited for that was decided just now.
-        let next = if wake > agenda.now { wake } else { wake.plus(self.settings.grace()) };
+        let next = if wake > agenda.now { wake } else { wake.plus(self.settings().grace()) };
         Ok(if next > agenda.now { next.since(agenda.now).min(usual) } else { usual })
     }
 
@@ -112,7 +112,7 @@ impl Instance {
             let decisions: Vec<Decision> = runs
                 .iter()
                 .filter_map(|run| {
-                    rules::sweep(run, self.settings.grace(), Moment { stamp: self.draw(), ..moment })
+                    rules::sweep(run, self.settings().grace(), Moment { stamp: self.draw(), ..moment })
                 })
                 .map(Decision::from)
                 .collect();
@@ -147,7 +147,7 @@ impl Instance {
     /// Expires what was owned and kept long enough.
     async fn reap(&self, context: &ProcessContext) {
         while self.hosts.load(Ordering::Relaxed) && !context.is_cancelled() {
-            match self.ownership.reap(self.settings.retain_owned).await {
+            match self.ownership.reap(self.settings().retain_owned).await {
                 Ok(reaped) if reaped.more => {}
                 Ok(_) => return,
                 Err(error) => return tracing::warn!(%error, "what was owned is kept until the store answers"),
@@ -158,8 +158,8 @@ impl Instance {
     async fn prune_batch(&self) -> Result<bool, StoreError> {
         let now = self.vitals.watch(self.store.now()).await?;
         let request = PruneRequest {
-            before: now.minus(self.settings.retain_for),
-            keep: self.settings.retain_runs,
+            before: now.minus(self.settings().retain_for),
+            keep: self.settings().retain_runs,
             limit: PAGE,
         };
         let pruned = self.vitals.watch(self.store.prune(request)).await?;

@@ -1,6 +1,7 @@
 //! The runs that this instance holds, from the grant until their outcome is stored or refused.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::workspace::Workspace;
 
 /// All of them. What is not in here any more is not renewed, and cannot commit.
 pub(crate) struct LiveRuns {
-    most: usize,
+    most: AtomicUsize,
     by_id: Mutex<HashMap<RunId, Arc<LiveRun>>>,
     /// Notified when there is room for more.
     pub(crate) room: Notify,
@@ -82,13 +83,24 @@ pub(crate) enum StopCause {
 
 impl LiveRuns {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, by_id: Mutex::default(), room: Notify::new(), come: Notify::new(), gone: Notify::new() }
+        Self {
+            most: AtomicUsize::new(most),
+            by_id: Mutex::default(),
+            room: Notify::new(),
+            come: Notify::new(),
+            gone: Notify::new(),
+        }
+    }
+
+    pub(crate) fn set_most(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+        self.room.notify_one();
     }
 
     /// How many more may be claimed.
     pub(crate) fn free(&self) -> usize {
         let claimed = self.by_id.lock().values().filter(|live| !live.owned).count();
-        self.most.saturating_sub(claimed)
+        self.most.load(Ordering::Relaxed).saturating_sub(claimed)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -183,7 +183,7 @@ impl Instance {
     /// executed is told of by the mirror here, and by no other.
     async fn elsewhere(&self, run: &Run, told: &Told) -> Result<Option<InstanceId>, Error> {
         let unmirrored = told.folder && !is_mirrored(run);
-        if self.settings.workspace_shared || run.attempt <= told.attempt || unmirrored {
+        if self.settings().workspace_shared || run.attempt <= told.attempt || unmirrored {
             return Ok(None);
         }
         let owner = match run.lease {

@@ -135,7 +135,7 @@ impl Instance {
         }
         let Some(run) = self.vitals.watch(self.store.run(&item.live.run_id)).await? else { return Ok(false) };
         let (moment, nonce) = (self.moment().await?, self.draw());
-        let lease = self.settings.lease;
+        let lease = self.settings().lease;
         let Ok(write) = rules::reinstate(&run, item.token, self.id, nonce, lease, moment) else {
             return Ok(false);
         };

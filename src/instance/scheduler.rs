@@ -35,7 +35,8 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
     loop {
         // A generation that was sealed fires nothing: its successor does.
         let fires = generation.is_open() && !instance.is_draining();
-        let wait = if fires { instance.fire_all_and_wait(&mut pause).await } else { instance.settings.poll };
+        let wait =
+            if fires { instance.fire_all_and_wait(&mut pause).await } else { instance.settings().poll };
         tokio::select! {
             () = context.cancelled() => return Ok(()),
             () = moved(&mut hints) => {}
@@ -57,7 +58,7 @@ async fn moved(hints: &mut broadcast::Receiver<Hint>) {
 
 impl Instance {
     async fn fire_all_and_wait(&self, pause: &mut Pause) -> Duration {
-        let poll = self.settings.poll;
+        let poll = self.settings().poll;
         let agenda = match self.fire_all().await {
             Ok(()) => self.vitals.watch(self.store.agenda()).await,
             Err(error) => Err(error),
@@ -142,7 +143,7 @@ impl Instance {
             if let rules::Fate::Runs { not_before } = occurrence.fate {
                 let wants = wants(occurrence, not_before);
                 let moment = Moment { now: look.now, stamp: self.draw() };
-                wanted.insert(occurrence.due_at, plan.want(wants, moment, self.settings.patience));
+                wanted.insert(occurrence.due_at, plan.want(wants, moment, self.settings().patience));
             }
         }
         let mut decision = plan.decision;

@@ -427,6 +427,9 @@ pub type ErrorClass = Arc<str>;
 pub struct RunError {
     /// Its kind, as retry policies name it.
     pub class: ErrorClass,
+    /// A broader kind that it belongs to: a policy that names either tries again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<ErrorClass>,
     /// What it says.
     pub message: Arc<str>,
     /// How long the agent asks to wait before the next attempt, at least.
@@ -438,7 +441,13 @@ impl RunError {
     /// An error of this class.
     #[must_use]
     pub fn new(class: impl Into<ErrorClass>, message: impl Into<Arc<str>>) -> Self {
-        Self { class: class.into(), message: message.into(), retry_after: None }
+        Self { class: class.into(), message: message.into(), within: None, retry_after: None }
+    }
+
+    /// Whether a policy that names this class means it: by its own class or by the broader one.
+    #[must_use]
+    pub fn is_of(&self, class: &str) -> bool {
+        &*self.class == class || self.within.as_deref() == Some(class)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::agent::{AgentError, AgentResult, Answer, ErasedAgent};
 use crate::error::Error;
 use crate::instance::{RunContext, Work};
 use crate::model::{InstanceId, Payload, Run};
+use crate::settings::Duty;
 use crate::store::StoreError;
 use crate::tenure::Tenure;
 
@@ -163,7 +164,13 @@ impl Host {
         if instance.is_draining() {
             return Err(Error::Draining);
         }
-        let request = Acquire { owner: instance.id, ttl: seconds(instance.settings.lease), ..request };
+        let settings = instance.settings();
+        if settings.duty == Duty::Nothing {
+            return Err(Error::Supervision(
+                "a host whose duty is nothing renews no lease and executes nothing".into(),
+            ));
+        }
+        let request = Acquire { owner: instance.id, ttl: seconds(settings.lease), ..request };
         let asked = Instant::now();
         let (answer, run) = self.acquire(&request, asked).await?;
         let (Acquired::Acquired(held), Some(run)) = (&answer, run) else { return Ok(answer) };

@@ -122,6 +122,17 @@ pub fn replace(
     begin(new, &state.task_id, state.version + 1, now).map(Some)
 }
 
+/// The due times that come next, at most so many: those that are overdue first.
+///
+/// # Errors
+/// [`DueError`] when the schedule cannot be read.
+pub fn upcoming(schedule: &Schedule, state: &ScheduleState, most: usize) -> Result<Vec<Timestamp>, DueError> {
+    let plan = Plan::of(schedule)?;
+    let first = if state.place == SchedulePlace::Idle { None } else { first_due(&plan, state) };
+    let following = |due: &Timestamp| plan.next_after(Some(*due), *due);
+    Ok(std::iter::successors(first, following).take(most).collect())
+}
+
 /// Decides on a schedule whose time to fire has come. With nothing due it only says when to look again.
 #[must_use]
 pub fn fire(plan: &Plan, schedule: &Schedule, state: &ScheduleState, look: Look<'_>) -> Firing {

@@ -19,7 +19,7 @@ pub enum Retry {
 /// equal delays.
 #[must_use]
 pub fn retry(policy: &RetryPolicy, failures: u32, error: &RunError, draw: u64) -> Retry {
-    if !policy.retry_on.contains(&error.class) {
+    if !policy.retry_on.iter().any(|class| error.is_of(class)) {
         return Retry::Final;
     }
     if failures > policy.max_retries {

@@ -15,6 +15,7 @@ use super::Store;
 use crate::clock::ManualClock;
 
 mod agenda;
+mod agents;
 mod claims;
 mod data;
 mod events;
@@ -94,6 +95,7 @@ pub fn cases() -> Vec<Case> {
         data::CASES,
         pages::CASES,
         agenda::CASES,
+        agents::CASES,
         prune::CASES,
         whole::CASES,
         owned::CASES,

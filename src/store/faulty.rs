@@ -16,7 +16,8 @@ use super::{
     Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
 };
 use crate::model::{
-    Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId, Timestamp,
+    AgentId, Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId,
+    Timestamp,
 };
 
 mod retrying;
@@ -46,12 +47,14 @@ pub enum Method {
     Occurrences,
     Lane,
     Counts,
+    PutAgent,
+    Agents,
     Close,
 }
 
 impl Method {
     /// Every method.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Now,
         Self::Commit,
         Self::Claim,
@@ -71,13 +74,24 @@ impl Method {
         Self::Occurrences,
         Self::Lane,
         Self::Counts,
+        Self::PutAgent,
+        Self::Agents,
         Self::Close,
     ];
 
     /// Whether it changes something: then a lost answer leaves unknown whether it did.
     #[must_use]
     pub const fn writes(self) -> bool {
-        matches!(self, Self::Commit | Self::Claim | Self::Renew | Self::Prune | Self::Check | Self::Close)
+        matches!(
+            self,
+            Self::Commit
+                | Self::Claim
+                | Self::Renew
+                | Self::Prune
+                | Self::Check
+                | Self::PutAgent
+                | Self::Close
+        )
     }
 }
 
@@ -332,6 +346,15 @@ impl Store for Faulty {
     fn counts(&self, task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>> {
         let task_id = task_id.cloned();
         Box::pin(self.through(Method::Counts, move |store| store.counts(task_id.as_ref())))
+    }
+
+    fn put_agent(&self, agent_id: &AgentId, definition: Option<Arc<str>>) -> Answer<'_, ()> {
+        let agent_id = agent_id.clone();
+        Box::pin(self.through(Method::PutAgent, move |store| store.put_agent(&agent_id, definition)))
+    }
+
+    fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>> {
+        Box::pin(self.through(Method::Agents, |store| store.agents()))
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {

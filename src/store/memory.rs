@@ -17,7 +17,8 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::model::{
-    Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId, Timestamp,
+    AgentId, Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId,
+    Timestamp,
 };
 
 mod check;
@@ -79,7 +80,7 @@ impl MemoryStore {
             let answer = write(&mut state, self.clock.now(), &mut hint);
             hint.cursor = state.journal.cursor();
             // Sent under the lock, so that hints come in the order of the transactions.
-            if hint.ready || hint.agenda || !hint.cancels.is_empty() || hint.cursor > before {
+            if hint.ready || hint.agenda || hint.agents || !hint.cancels.is_empty() || hint.cursor > before {
                 // Nobody has to listen.
                 let _ = self.hints.send(hint);
             }
@@ -192,6 +193,21 @@ impl Store for MemoryStore {
     fn counts(&self, task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>> {
         let task_id = task_id.cloned();
         self.read(move |state| state.index.counts(task_id.as_ref()))
+    }
+
+    fn put_agent(&self, agent_id: &AgentId, definition: Option<Arc<str>>) -> Answer<'_, ()> {
+        let agent_id = agent_id.clone();
+        self.write(move |state, _, hint| {
+            match definition {
+                Some(definition) => state.agents.insert(agent_id, definition),
+                None => state.agents.remove(&agent_id),
+            };
+            hint.agents = true;
+        })
+    }
+
+    fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>> {
+        self.read(|state| state.agents.iter().map(|(id, text)| (id.clone(), Arc::clone(text))).collect())
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {

@@ -28,9 +28,11 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::model::{
-    Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId, Timestamp,
+    AgentId, Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId,
+    Timestamp,
 };
 
+mod agents;
 mod check;
 mod claim;
 mod commit;
@@ -306,6 +308,15 @@ impl Store for SqliteStore {
     fn counts(&self, task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>> {
         let task_id = task_id.cloned();
         self.read(move |conn, _| read::counts(conn, task_id.as_ref()))
+    }
+
+    fn put_agent(&self, agent_id: &AgentId, definition: Option<Arc<str>>) -> Answer<'_, ()> {
+        let agent_id = agent_id.clone();
+        self.write(move |reply| Command::PutAgent(agent_id, definition, reply))
+    }
+
+    fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>> {
+        self.read(|conn, _| agents::all(conn))
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {

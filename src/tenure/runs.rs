@@ -117,7 +117,7 @@ impl Tenure {
                 override_pause: request.override_pause,
                 ..Wanted::now(run_id.clone(), moment.now)
             };
-            let run = match plan.want(wanted, moment, self.instance.settings.patience) {
+            let run = match plan.want(wanted, moment, self.instance.settings().patience) {
                 Fate::Run(run) => *run,
                 // Only what a schedule wants is coalesced; the run that stands for it is the answer.
                 Fate::Coalesced(into) => return self.run(&into).await,
@@ -206,7 +206,7 @@ impl Tenure {
             if run.status.is_settled() || over {
                 return Ok(RunState { settled: run.status.is_settled(), run });
             }
-            let poll = Instant::now() + self.instance.settings.poll.min(WAIT_POLL);
+            let poll = Instant::now() + self.instance.settings().poll.min(WAIT_POLL);
             let next = until.map_or(poll, |until| until.min(poll));
             tokio::select! {
                 () = settled => {}

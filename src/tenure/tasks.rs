@@ -174,7 +174,7 @@ impl Tenure {
             mode: CancelMode::Cooperative,
             reason: "its task was deleted".into(),
             requested_by: "delete".into(),
-            force_after: Some(self.instance.settings.patience),
+            force_after: Some(self.instance.settings().patience),
         };
         self.cancel_runs(filter, &request).await?;
         Ok(())

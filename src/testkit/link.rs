@@ -9,7 +9,8 @@ use tokio::sync::broadcast;
 use tokio::task::yield_now;
 
 use crate::model::{
-    Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId, Timestamp,
+    AgentId, Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId,
+    Timestamp,
 };
 use crate::store::{
     Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
@@ -182,6 +183,14 @@ impl Store for Link {
 
     fn counts(&self, task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>> {
         self.read(self.store.counts(task_id))
+    }
+
+    fn put_agent(&self, agent_id: &AgentId, definition: Option<Arc<str>>) -> Answer<'_, ()> {
+        self.write(self.store.put_agent(agent_id, definition))
+    }
+
+    fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>> {
+        self.read(self.store.agents())
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {

@@ -108,6 +108,9 @@ pub struct RunView {
 pub struct ErrorView {
     /// Its kind, as retry policies name it.
     pub class: ErrorClass,
+    /// A broader kind that it belongs to: a policy that names either tries again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<ErrorClass>,
     /// What it says.
     pub message: Arc<str>,
     /// How long the agent asked to wait before the next attempt, at least.
@@ -119,6 +122,7 @@ impl From<&RunError> for ErrorView {
     fn from(error: &RunError) -> Self {
         Self {
             class: error.class.clone(),
+            within: error.within.clone(),
             message: error.message.clone(),
             retry_after_seconds: error.retry_after,
         }

@@ -2,11 +2,12 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tenure_actors::ProcessContext;
 
-use super::{Action, Listing, OpenFile, Workspace, WorkspaceError};
+use super::{Action, Listing, OpenFile, Workspace, WorkspaceError, WorkspaceLimits};
 use crate::tasks;
 
 /// Decides whether an effect may still happen, atomically with losing the right to it: once the authority was
@@ -80,6 +81,18 @@ impl GuardedWorkspace {
     #[must_use]
     pub fn path(&self) -> &str {
         self.workspace.path()
+    }
+
+    /// Where the folder is on this machine. See [`Workspace::folder`].
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.workspace.folder()
+    }
+
+    /// What the run may fill.
+    #[must_use]
+    pub fn limits(&self) -> WorkspaceLimits {
+        self.workspace.limits()
     }
 
     /// Replaces a file as a whole, making the folders above it. See [`Workspace::write`].

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use tenure::model::{InstanceId, RunId, SchedulePlace, ScheduleState, Subject, Task, TaskId, Token};
+use tenure::model::{AgentId, InstanceId, RunId, SchedulePlace, ScheduleState, Subject, Task, TaskId, Token};
 use tenure::rules::{self, Moment, Wanted};
 use tenure::store::conformance::{Fixture, claim_request, spec};
 use tenure::store::faulty::{Fault, Faulty, Gate, Method};
@@ -134,7 +134,8 @@ async fn seen(fixture: &Fixture) -> String {
     let store = &fixture.store;
     let runs = store.runs(RunFilter::default(), PageRequest::default()).await.map(|page| page.items);
     let events = store.events(Subject::All, 0, 1000).await;
-    format!("{runs:?} {events:?}")
+    let agents = store.agents().await;
+    format!("{runs:?} {events:?} {agents:?}")
 }
 
 /// Makes a call of a method that changes something if any can.
@@ -172,6 +173,8 @@ async fn call(store: &Faulty, method: Method) -> Result<(), StoreError> {
         Method::Occurrences => store.occurrences(&id, page()).await.map(drop),
         Method::Lane => store.lane("task:t").await.map(drop),
         Method::Counts => store.counts(None).await.map(drop),
+        Method::PutAgent => store.put_agent(&AgentId::new("new").unwrap(), Some("text".into())).await,
+        Method::Agents => store.agents().await.map(drop),
         Method::Close => store.close().await,
     }
 }

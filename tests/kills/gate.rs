@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tenure::model::{
-    Attempt, Event, EventKind, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId,
-    Timestamp,
+    AgentId, Attempt, Event, EventKind, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task,
+    TaskId, Timestamp,
 };
 use tenure::store::{
     Agenda, Answer, Between, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest,
@@ -180,6 +180,8 @@ impl Store for Gated {
         occurrences(task_id: &TaskId, page: PageRequest) -> Answer<'_, Page<Occurrence>>;
         lane(name: &str) -> Answer<'_, LaneView>;
         counts(task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>>;
+        put_agent(agent_id: &AgentId, definition: Option<Arc<str>>) -> Answer<'_, ()>;
+        agents() -> Answer<'_, Vec<(AgentId, Arc<str>)>>;
         watch() -> broadcast::Receiver<Hint>;
         close() -> Answer<'_, ()>;
     }

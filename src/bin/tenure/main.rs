@@ -1,3 +1,84 @@
 //! The program `tenure`.
+#![allow(dead_code)]
+mod when;
 
-fn main() {}
+mod args;
+mod commands;
+mod config;
+mod declare;
+mod exit;
+mod logging;
+mod output;
+mod progress;
+mod run;
+mod serve;
+mod signals;
+mod stores;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+use args::{Args, Command, Global};
+use commands::Asked;
+use exit::{Exit, Failure};
+use output::Output;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(said) => return usage(&said),
+    };
+    let output = Output::new(args.global.color);
+    let done = execute(args.command, &args.global, output);
+    done.unwrap_or_else(|failure| {
+        output.failure(&failure);
+        failure.exit
+    })
+    .into()
+}
+
+/// Help and versions were asked for; anything else was not understood.
+fn usage(said: &clap::Error) -> ExitCode {
+    // Who cannot be told cannot be helped.
+    drop(said.print());
+    if said.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
+}
+
+fn execute(command: Command, global: &Global, output: Output) -> Result<Exit, Failure> {
+    let asked = match command {
+        Command::Config(args) => return config::show(&args, global, output),
+        Command::Progress(args) => return on_runtime(progress::tell(args)),
+        Command::Run(args) => return on_runtime(run::run(args, global, output)),
+        Command::Serve(args) => return on_runtime(serve::serve(args, global, output)),
+        Command::Tasks(args) => Asked::Tasks(args),
+        Command::Runs(args) => Asked::Runs(args),
+        Command::Events(args) => Asked::Events(args),
+        Command::Agents(args) => Asked::Agents(args),
+        Command::Tree(args) => Asked::Tree(args),
+        Command::Status(args) => Asked::Status(args),
+        Command::Doctor(args) => Asked::Doctor(args),
+        Command::Store(args) => Asked::Store(args),
+        Command::Completions(args) => Asked::Completions(args),
+    };
+    on_runtime(commands::execute(asked, global, output))
+}
+
+/// Runs to the end on a runtime of its own.
+fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    use_ring();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Failure::new(Exit::Failed, format!("the threads of the program could not be started: {error}"))
+    })?;
+    let done = runtime.block_on(work);
+    // What still runs holds no authority. It is dropped, so that programs which were started end with it.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    done
+}
+
+/// The HTTP client takes its cryptography from the OS process: said once, before there is one.
+fn use_ring() {
+    // An error says that it was said before.
+    drop(rustls::crypto::ring::default_provider().install_default());
+}

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use crate::model::{
-    Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId, Timestamp,
+    AgentId, Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId,
+    Timestamp,
 };
 use crate::store::{
     Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
@@ -198,6 +199,15 @@ impl Store for Retrying {
     fn counts(&self, task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>> {
         let task_id = task_id.cloned();
         self.again(move |store, _| store.counts(task_id.as_ref()))
+    }
+
+    fn put_agent(&self, agent_id: &AgentId, definition: Option<Arc<str>>) -> Answer<'_, ()> {
+        let agent_id = agent_id.clone();
+        self.again(move |store, _| store.put_agent(&agent_id, definition.clone()))
+    }
+
+    fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>> {
+        self.again(|store, _| store.agents())
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {

@@ -1,6 +1,7 @@
 //! All that the store holds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use foldhash::HashMap;
 
@@ -8,7 +9,7 @@ use super::index::Index;
 use super::journal::Journal;
 use super::lanes::Lanes;
 use super::places::Places;
-use crate::model::{Attempt, Occurrence, Run, RunId, ScheduleState, Task, TaskId, Timestamp};
+use crate::model::{AgentId, Attempt, Occurrence, Run, RunId, ScheduleState, Task, TaskId, Timestamp};
 
 /// What is behind the lock: the records, and what is derived from them.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(super) struct State {
     pub(super) lanes: Lanes,
     pub(super) occurrences: Occurrences,
     pub(super) journal: Journal,
+    /// What is said of agents.
+    pub(super) agents: BTreeMap<AgentId, Arc<str>>,
 }
 
 /// A task and its schedule.

@@ -4,6 +4,7 @@
 //! worker of a runtime may, and the rate of its commits is the rate of the store.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use super::claim::alike;
 use super::fault::{Fault, Step};
 use super::probe::Probe;
 use super::tx::{Names, Tx, roll_back};
-use crate::model::{EventKind, Run, RunId};
+use crate::model::{AgentId, EventKind, Run, RunId};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
     StoreError,
@@ -52,6 +53,7 @@ pub(super) enum Command {
     Renew(RenewRequest, Reply<Vec<Renewal>>),
     Prune(PruneRequest, Reply<Pruned>),
     Repair(Reply<Vec<String>>),
+    PutAgent(AgentId, Option<Arc<str>>, Reply<()>),
     Close(Reply<()>),
 }
 
@@ -62,6 +64,7 @@ impl Command {
             Self::Claim(request, _) => request.limit.min(MOST_WORK),
             Self::Renew(request, _) => request.leases.len(),
             Self::Prune(request, _) => request.limit.min(MOST_WORK),
+            Self::PutAgent(..) => 1,
             Self::Repair(_) | Self::Close(_) => MOST_WORK,
         }
     }
@@ -73,6 +76,7 @@ impl Command {
             Self::Renew(_, reply) => reply.send(Err(error)),
             Self::Prune(_, reply) => reply.send(Err(error)),
             Self::Repair(reply) => reply.send(Err(error)),
+            Self::PutAgent(_, _, reply) => reply.send(Err(error)),
             Self::Close(reply) => reply.send(Err(error)),
         }
     }
@@ -84,6 +88,7 @@ impl Command {
             (Self::Renew(_, reply), Worth::Renew(answer)) => reply.send(Ok(answer)),
             (Self::Prune(_, reply), Worth::Prune(answer)) => reply.send(Ok(answer)),
             (Self::Repair(reply), Worth::Repair(answer)) => reply.send(Ok(answer)),
+            (Self::PutAgent(_, _, reply), Worth::PutAgent) => reply.send(Ok(())),
             (command, _) => command.refuse(StoreError::unknown("the answer was lost within the store")),
         }
     }
@@ -96,6 +101,7 @@ enum Worth {
     Renew(Vec<Renewal>),
     Prune(Pruned),
     Repair(Vec<String>),
+    PutAgent,
     Nothing,
 }
 
@@ -235,7 +241,7 @@ impl Writer {
         if self.seen == before {
             self.seen = after;
         }
-        let changed = hint.ready || hint.agenda || !hint.cancels.is_empty() || after != before;
+        let changed = hint.ready || hint.agenda || hint.agents || !hint.cancels.is_empty() || after != before;
         Ok((worth, changed.then_some(hint)))
     }
 
@@ -277,7 +283,7 @@ impl Writer {
         for run_id in runs {
             cancels.extend(RunId::new(run_id?).ok());
         }
-        Ok(Hint { ready: true, agenda: true, cancels, cursor })
+        Ok(Hint { ready: true, agenda: true, agents: true, cancels, cursor })
     }
 }
 
@@ -307,6 +313,10 @@ fn work(tx: &mut Tx<'_>, batch: &[Command]) -> Step<Vec<Worth>> {
             Command::Renew(request, _) => Worth::Renew(tx.renew(request)?),
             Command::Prune(request, _) => Worth::Prune(tx.prune(request)?),
             Command::Repair(_) => Worth::Repair(tx.repair()?),
+            Command::PutAgent(agent_id, definition, _) => {
+                tx.put_agent(agent_id, definition.as_deref())?;
+                Worth::PutAgent
+            }
             Command::Claim(..) => {
                 claims.push(n);
                 Worth::Nothing

@@ -1,0 +1,46 @@
+//! Processes that left the group of their program, as daemons do: found by the token that every process of an
+//! attempt inherits in its environment.
+//!
+//! A process that cleared its environment as well is not found. It holds nothing that the host waits for.
+
+use std::fs;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// How often is looked again for what was started while it was looked.
+const ROUNDS: usize = 8;
+
+/// Kills every process that has this in its environment.
+pub(super) fn kill(mark: &str) {
+    for _ in 0..ROUNDS {
+        if !kill_once(mark) {
+            return;
+        }
+    }
+    tracing::warn!("processes of a program start others faster than they are killed");
+}
+
+/// Whether there was one.
+fn kill_once(mark: &str) -> bool {
+    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    // All of them, not only up to the first.
+    pids.filter(|pid| kill_if(*pid, mark)).count() > 0
+}
+
+/// The process is held before it is looked at, so that no other that came by its number is killed.
+fn kill_if(pid: i32, mark: &str) -> bool {
+    let Some(number) = Pid::from_raw(pid) else { return false };
+    // Most are somebody else's: their environment cannot be read.
+    if !has(pid, mark) {
+        return false;
+    }
+    let Ok(process) = pidfd_open(number, PidfdFlags::empty()) else { return false };
+    has(pid, mark) && pidfd_send_signal(&process, Signal::KILL).is_ok()
+}
+
+/// One that has ended has no environment any more.
+fn has(pid: i32, mark: &str) -> bool {
+    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+    environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+}

@@ -1,0 +1,228 @@
+//! Reads a configuration file. Whatever is wrong with it is said with its place: the file, the line, the column.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Number, Value};
+use tenure::agents::AgentDefinition;
+use tenure::model::{AgentId, Invalid, TaskSpec};
+use toml::de::{DeTable, DeValue};
+
+use super::sections::Config;
+use crate::exit::{Exit, Failure};
+
+/// The text of a file, and where in it things are.
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    text: String,
+}
+
+/// A task of a file.
+#[derive(Debug, Clone)]
+pub(crate) struct FileTask {
+    pub(crate) spec: TaskSpec,
+    /// Whether the file says if it is paused. If it does not, a task that was paused stays so.
+    pub(crate) says_enabled: bool,
+}
+
+impl File {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read(path).map_err(|error| {
+            let exit = match error.kind() {
+                std::io::ErrorKind::NotFound => Exit::NotFound,
+                _ => Exit::Usage,
+            };
+            Failure::new(exit, format!("the file \"{}\" cannot be read: {error}", path.display()))
+        })?;
+        let text = String::from_utf8(text).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+            Failure::usage(format!("{}:{line}: expected UTF-8, found other bytes", path.display()))
+        })?;
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    /// The settings, with agents and tasks as they are written.
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        toml::from_str(&self.text).map_err(|error| Failure::usage(self.at(error.span(), error.message())))
+    }
+
+    /// Whether the file says something at this path.
+    pub(crate) fn says(&self, path: &str) -> bool {
+        DeTable::parse(&self.text).is_ok_and(|table| find(table.get_ref(), path, true).1)
+    }
+
+    pub(crate) fn agents(&self, table: &toml::Table) -> Result<BTreeMap<AgentId, AgentDefinition>, Failure> {
+        let mut agents = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for (name, value) in table {
+            match agent(name, value) {
+                Ok((id, definition)) => drop(agents.insert(id, definition)),
+                Err(invalid) => wrong.push((format!("agents.{name}"), invalid)),
+            }
+        }
+        self.all_right(agents, &wrong)
+    }
+
+    pub(crate) fn tasks(
+        &self,
+        table: &toml::Table,
+        default_agent: Option<&AgentId>,
+    ) -> Result<Vec<FileTask>, Failure> {
+        let mut tasks = Vec::new();
+        let mut wrong = Vec::new();
+        for (name, value) in table {
+            match task(name, value, default_agent) {
+                Ok(task) => tasks.push(task),
+                Err(invalid) => wrong.push((format!("tasks.{name}"), invalid)),
+            }
+        }
+        self.all_right(tasks, &wrong)
+    }
+
+    /// A failure at a place of the file.
+    pub(crate) fn failure(&self, path: &str, expected: &str) -> Failure {
+        Failure::usage(self.wrong_at(path, expected))
+    }
+
+    fn all_right<T>(&self, found: T, wrong: &[(String, Invalid)]) -> Result<T, Failure> {
+        let mut said = Vec::new();
+        for (under, invalid) in wrong {
+            for problem in &invalid.problems {
+                let path = format!("{under}.{}", problem.field);
+                said.push(self.wrong_at(&path, &problem.expected));
+            }
+        }
+        if said.is_empty() { Ok(found) } else { Err(Failure::usage(said.join("\n"))) }
+    }
+
+    fn wrong_at(&self, path: &str, expected: &str) -> String {
+        let span = DeTable::parse(&self.text)
+            .ok()
+            .and_then(|table| find(table.get_ref(), path, !expected.starts_with("unknown")).0);
+        let says_so = ["expected", "unknown", "invalid", "missing", "duplicate", "one of"];
+        let word = if says_so.iter().any(|word| expected.starts_with(word)) { "" } else { "expected " };
+        self.at(span, &format!("\"{path}\": {word}{expected}"))
+    }
+
+    /// The message at its place, with the line it is about.
+    fn at(&self, span: Option<Range<usize>>, message: &str) -> String {
+        let path = self.path.display();
+        let message = in_plain_words(message.trim_end());
+        let Some(span) = span.filter(|span| self.text.is_char_boundary(span.start)) else {
+            return format!("{path}: {message}");
+        };
+        let before = &self.text[..span.start];
+        let number = before.matches('\n').count() + 1;
+        let begins = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = self.text[begins..].lines().next().unwrap_or_default();
+        let column = before[begins..].chars().count() + 1;
+        let length = self.text.get(span.clone()).and_then(|text| text.lines().next()).unwrap_or_default();
+        let marks = "^".repeat(length.chars().count().max(1));
+        let margin = " ".repeat(number.to_string().len());
+        let mut said = format!("{path}:{number}:{column}: {message}");
+        if line.chars().count() <= LONGEST_LINE && !may_hold_a_secret(line) {
+            let indent: String =
+                before[begins..].chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+            // A string takes whatever is written to it.
+            let _ = write!(said, "\n{margin} |\n{number} | {line}\n{margin} | {indent}{marks}");
+        }
+        said
+    }
+}
+
+/// Whether a line is not shown, as it may be read by others than the file: a token, a password in a URL.
+fn may_hold_a_secret(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    line.contains('@') || ["token", "password", "secret", "key"].iter().any(|word| line.contains(word))
+}
+
+/// Types are called what they are called in files.
+fn in_plain_words(message: &str) -> String {
+    let types = [
+        ("expected usize", "expected a whole number"),
+        ("expected u64", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected a string", "expected a text in quotes"),
+        ("expected a boolean", "expected true or false"),
+    ];
+    types.iter().fold(message.to_owned(), |message, (rust, plain)| message.replace(rust, plain))
+}
+
+/// Longer lines are not shown.
+const LONGEST_LINE: usize = 160;
+
+/// The place of what lies deepest on this path, of its value or else of its name; and whether that is the end of
+/// the path.
+fn find(table: &DeTable<'_>, path: &str, of_value: bool) -> (Option<Range<usize>>, bool) {
+    let mut span = None;
+    let mut here = Some(table);
+    let mut parts = path.split('.').filter(|part| !part.is_empty()).peekable();
+    while let Some(part) = parts.next() {
+        let name = part.split('[').next().unwrap_or(part);
+        let Some((key, value)) = here.and_then(|table| table.get_key_value(name)) else {
+            return (span, false);
+        };
+        span = Some(key.span());
+        here = match value.get_ref() {
+            DeValue::Table(table) => Some(table),
+            _ => {
+                span = Some(if of_value { value.span() } else { key.span() });
+                None
+            }
+        };
+        if parts.peek().is_none() {
+            return (span, true);
+        }
+    }
+    (span, false)
+}
+
+fn agent(name: &str, value: &toml::Value) -> Result<(AgentId, AgentDefinition), Invalid> {
+    Ok((AgentId::new(name)?, AgentDefinition::from_value(json(value)?)?))
+}
+
+fn task(name: &str, value: &toml::Value, default_agent: Option<&AgentId>) -> Result<FileTask, Invalid> {
+    let mut json = json(value)?;
+    let Some(fields) = json.as_object_mut() else {
+        return Err(Invalid::one("", "a table with the fields of a task"));
+    };
+    let named = fields.entry("task_id").or_insert_with(|| Value::from(name));
+    if named != name {
+        return Err(Invalid::one("task_id", format!("{name:?}, the name of the table; leave it out")));
+    }
+    let says_enabled = fields.contains_key("enabled");
+    if !fields.contains_key("agent_id") && default_agent.is_none() {
+        return Err(Invalid::one(
+            "agent_id",
+            "the agent that executes the task, as there is not exactly one",
+        ));
+    }
+    let spec = match default_agent {
+        Some(agent) => TaskSpec::parse_for(&json.to_string(), agent)?,
+        None => TaskSpec::from_value(&json)?,
+    };
+    Ok(FileTask { spec, says_enabled })
+}
+
+/// The same as JSON, in which tasks come over HTTP: one set of rules for both.
+fn json(value: &toml::Value) -> Result<Value, Invalid> {
+    Ok(match value {
+        toml::Value::String(text) => Value::from(text.as_str()),
+        toml::Value::Integer(number) => Value::from(*number),
+        toml::Value::Float(number) => {
+            let number = Number::from_f64(*number);
+            number.map(Value::from).ok_or_else(|| Invalid::one("", "numbers that are finite"))?
+        }
+        toml::Value::Boolean(flag) => Value::from(*flag),
+        // Without quotes or with them, an instant is the same text.
+        toml::Value::Datetime(instant) => Value::from(instant.to_string()),
+        toml::Value::Array(values) => Value::Array(values.iter().map(json).collect::<Result<_, _>>()?),
+        toml::Value::Table(table) => {
+            let fields = table.iter().map(|(name, value)| Ok((name.clone(), json(value)?)));
+            Value::Object(fields.collect::<Result<Map<_, _>, Invalid>>()?)
+        }
+    })
+}

@@ -1,0 +1,170 @@
+//! `tenure serve`: schedules, workers and HTTP, until it is told to stop.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use tenure::agents::Directory;
+use tenure::http::{Api, HttpOptions, Token};
+use tenure::model::AgentId;
+use tenure::store::Store;
+use tenure::{Shutdown, Tenure};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::Global;
+use crate::config::{Config, HostFlags, Loaded};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::signals::{Signals, Told};
+use crate::{declare, logging, stores};
+
+mod reload;
+
+/// Serve: schedules, workers and HTTP, until it is told to stop
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "SIGTERM lets attempts end and stops; a second one forces. SIGHUP reads the file again.\n\n\
+                        Example: tenure serve --config tenure.toml --listen 127.0.0.1:8000"
+)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    flags: HostFlags,
+}
+
+/// A host that serves: its parts, each a cheap clone.
+#[derive(Clone)]
+struct Host {
+    store: Arc<dyn Store>,
+    tenure: Tenure,
+    directory: Arc<Directory>,
+    api: Api,
+    global: Global,
+}
+
+/// `tenure serve`.
+pub(crate) async fn serve(args: ServeArgs, global: &Global, output: Output) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    let global = &global.and(&args.flags);
+    let loaded = Loaded::load(global)?;
+    logging::start(&loaded, "info", output)?;
+    let listener = listen(&loaded.config).await?;
+    let address = listener.local_addr().map_err(|error| no_address(&loaded.config, &error))?;
+    let host = Host::open(&loaded, global).await?;
+    tracing::info!(
+        instance = %host.tenure.instance_id(),
+        store = %loaded.config.store.url,
+        agents = loaded.agents.len(),
+        tasks = loaded.tasks.len(),
+        "serving"
+    );
+    output.line(format_args!("listening on http://{address}"))?;
+    host.live(listener, loaded, &mut signals).await
+}
+
+async fn listen(config: &Config) -> Result<TcpListener, Failure> {
+    check_token(config)?;
+    TcpListener::bind(config.server.listen.0).await.map_err(|error| no_address(config, &error))
+}
+
+/// Whom the network reaches, it must not reach without a token.
+fn check_token(config: &Config) -> Result<(), Failure> {
+    let listen = config.server.listen;
+    if listen.is_local() || config.server.token.is_some() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("\"{listen}\" is reached from other machines, and there is no token"))
+        .hint("set TENURE_TOKEN to a secret, or listen on 127.0.0.1"))
+}
+
+fn no_address(config: &Config, error: &std::io::Error) -> Failure {
+    let message = format!("\"{}\" cannot be listened on: {error}", config.server.listen);
+    Failure::new(Exit::Unavailable, message)
+        .hint("another program may use the port: name another with --listen, or port 0 for a free one")
+}
+
+/// What the HTTP interface is told.
+fn options(config: &Config) -> Result<HttpOptions, Failure> {
+    let server = &config.server;
+    let default_agent = server.default_agent.as_deref().map(AgentId::new).transpose();
+    Ok(HttpOptions {
+        token: server.token.as_ref().map(|token| Token::new(token.reveal())),
+        allowed_hosts: server.allowed_hosts.iter().map(|name| name.as_str().into()).collect(),
+        default_agent: default_agent.map_err(tenure::Error::from)?,
+        allow_agents: server.allow_agents,
+        max_body_bytes: server.max_body_bytes,
+        max_page: server.max_page,
+        max_waits: server.max_waits,
+        max_streams: server.max_streams,
+        max_connections: server.max_connections,
+        max_wait: server.max_wait.0,
+        ..HttpOptions::default()
+    })
+}
+
+impl Host {
+    async fn open(loaded: &Loaded, global: &Global) -> Result<Self, Failure> {
+        let store = stores::open(&loaded.config)?;
+        let tenure = Tenure::open(Arc::clone(&store), loaded.config.settings()).await?;
+        let directory = Directory::open(tenure.clone()).await?;
+        directory.set_file(loaded.agents.clone())?;
+        for task in &loaded.tasks {
+            declare::task(&tenure, task).await?;
+        }
+        reload::tell_missing_agents(loaded, &directory);
+        let api = Api::new(tenure.clone(), Arc::clone(&directory), options(&loaded.config)?);
+        Ok(Self { store, tenure, directory, api, global: global.clone() })
+    }
+
+    /// Serves until it is told to stop, and then ends in order.
+    async fn live(
+        self,
+        listener: TcpListener,
+        loaded: Loaded,
+        signals: &mut Signals,
+    ) -> Result<Exit, Failure> {
+        let closing = CancellationToken::new();
+        let mut http = pin!(self.api.serve(listener, closing.clone().cancelled_owned()));
+        let mut reloads = reload::Reloads::new(self.clone(), loaded);
+        loop {
+            tokio::select! {
+                served = &mut http => return Err(stopped_serving(served)),
+                () = reloads.progress() => {}
+                told = signals.next() => match told {
+                    Told::Reload => reloads.ask(),
+                    Told::Stop => break,
+                },
+            }
+        }
+        tracing::info!("told to stop: attempts may end, and nothing new begins");
+        let end = async {
+            let ended = self.tenure.shutdown().await;
+            closing.cancel();
+            ended
+        };
+        let ended = tokio::select! {
+            (ended, _served) = async { tokio::join!(end, http) } => ended?,
+            () = signals.stop() => {
+                tracing::warn!("told to stop again: what still executes is cut off");
+                return Ok(Exit::Forced);
+            }
+        };
+        self.store.close().await?;
+        Ok(told_by(&ended))
+    }
+}
+
+fn stopped_serving(served: std::io::Result<()>) -> Failure {
+    let why =
+        served.err().map_or_else(|| "for no reason that is known".to_owned(), |error| error.to_string());
+    Failure::new(Exit::Unavailable, format!("the HTTP interface has ended: {why}"))
+}
+
+/// The exit code says how the host ended (T44).
+fn told_by(ended: &Shutdown) -> Exit {
+    tracing::info!(interrupted = ended.interrupted, unstored = ended.unstored, "stopped");
+    match ended {
+        Shutdown { unstored: 1.., .. } => Exit::Unavailable,
+        Shutdown { interrupted: 1.., .. } => Exit::Interrupted,
+        Shutdown { .. } => Exit::Ok,
+    }
+}

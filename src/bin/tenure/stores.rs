@@ -1,0 +1,42 @@
+//! Opens the store that the settings name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tenure::clock::SystemClock;
+use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous};
+
+use crate::config::{Config, StoreUrl, Sync};
+use crate::exit::{Exit, Failure};
+
+/// Opens it; the folder of its file is made if it is not there.
+pub(crate) fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    let clock = Arc::new(SystemClock);
+    match &config.store.url {
+        StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(clock))),
+        StoreUrl::Sqlite(path) => {
+            make_folder(path)?;
+            let options = SqliteOptions {
+                synchronous: match config.store.synchronous {
+                    Sync::Full => Synchronous::Full,
+                    Sync::Normal => Synchronous::Normal,
+                },
+                busy_timeout: config.store.busy_timeout.0,
+                ..SqliteOptions::new(path, clock)
+            };
+            Ok(Arc::new(SqliteStore::open(options)?))
+        }
+    }
+}
+
+fn make_folder(path: &Path) -> Result<(), Failure> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let folder = folder.display();
+        Failure::new(
+            Exit::Unavailable,
+            format!("the folder \"{folder}\" of the store cannot be made: {error}"),
+        )
+        .hint("name another store with --store sqlite:PATH")
+    })
+}

@@ -1,0 +1,144 @@
+//! Events: of a run, or of all; as a list, or as a stream that goes on where a reader left off.
+
+use axum::extract::State;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::limits::{self, within};
+use super::names::Named;
+use super::problem::{Answer, Problem};
+use super::query::{Words, number, shown};
+use super::stream::Stream;
+use super::{Api, accept, answer, schemas};
+use crate::model::{Event, RunId, Subject};
+use crate::view::EventView;
+
+const JSON: &str = "application/json";
+const STREAM: &str = "text/event-stream";
+
+/// How many events a list has when nothing is said: all of nearly every run.
+const PAGE: usize = 1_000;
+
+#[derive(Serialize)]
+struct OfRun<'a> {
+    run_id: &'a RunId,
+    events: Vec<EventView>,
+    count: usize,
+    more: bool,
+}
+
+#[derive(Serialize)]
+struct OfAll {
+    events: Vec<EventView>,
+    count: usize,
+    cursor: u64,
+    more: bool,
+}
+
+/// What is asked of events.
+struct Asked {
+    after: Option<u64>,
+    limit: usize,
+    stream: bool,
+}
+
+impl Asked {
+    fn read(api: &Api, parts: &Parts) -> Result<Self, Problem> {
+        let stream = accept::choose(&parts.headers, &[JSON, STREAM])? == STREAM;
+        let most = api.options().max_page;
+        let mut words = Words::of(parts)?;
+        let after = words.one("after", number);
+        let limit = words.limit(most).unwrap_or(PAGE.min(most));
+        words.done()?;
+        // A browser that connects again asks with the address of the first time.
+        let after = if stream { last_event_id(&parts.headers)?.or(after) } else { after };
+        Ok(Self { after, limit, stream })
+    }
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(id) = headers.get("last-event-id") else { return Ok(None) };
+    let text = String::from_utf8_lossy(id.as_bytes());
+    match text.trim() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            Problem::field("Last-Event-ID", format!("the id of an event, found {}", shown(text)))
+        }),
+    }
+}
+
+/// The events of a run, in order
+///
+/// As `text/event-stream`, if that is accepted: the events after `Last-Event-ID` (or `after`), then those that come,
+/// until the run has ended. 204 when there is nothing to come: the run has ended, and its last event was seen.
+#[utoipa::path(get, path = "/background/runs/{run_id}/events", tag = "events", operation_id = "run_events",
+    params(
+        ("run_id" = String, Path, description = "the run"),
+        schemas::EventQuery,
+        ("Last-Event-ID" = Option<u64>, Header, description = "the number of the last event that was seen"),
+    ),
+    responses(
+        (status = 200, content((schemas::RunEvents = "application/json"), (String = "text/event-stream"))),
+        (status = 204, description = "a stream has nothing more to tell"),
+        (status = 406, description = "neither media type is accepted", body = schemas::Problem),
+    ))]
+pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): Named<RunId>) -> Answer {
+    let asked = Asked::read(&api, &parts)?;
+    let run = within(&api, api.tenure().run(&run_id)).await?;
+    let after = asked.after.unwrap_or(0);
+    let subject = Subject::Run(run_id.clone());
+    if asked.stream {
+        if run.status.is_terminal() && after >= run.last_event {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+        return stream(&api, subject, Some(after)).await;
+    }
+    let events = within(&api, api.tenure().events(subject, after, asked.limit)).await?;
+    answer::ok(&OfRun {
+        run_id: &run_id,
+        count: events.len(),
+        more: events.len() == asked.limit,
+        events: views(&events),
+    })
+}
+
+/// All events of the store, in order
+///
+/// As `text/event-stream`, if that is accepted: those after `Last-Event-ID` (or `after`), or, without either, those
+/// that come from now on.
+#[utoipa::path(get, path = "/background/events", tag = "events", operation_id = "all_events",
+    params(
+        schemas::EventQuery,
+        ("Last-Event-ID" = Option<u64>, Header, description = "the cursor of the last event that was seen"),
+    ),
+    responses(
+        (status = 200, content((schemas::AllEvents = "application/json"), (String = "text/event-stream"))),
+        (status = 406, description = "neither media type is accepted", body = schemas::Problem),
+    ))]
+pub(super) async fn of_all(State(api): State<Api>, parts: Parts) -> Answer {
+    let asked = Asked::read(&api, &parts)?;
+    if asked.stream {
+        return stream(&api, Subject::All, asked.after).await;
+    }
+    let after = asked.after.unwrap_or(0);
+    let events = within(&api, api.tenure().events(Subject::All, after, asked.limit)).await?;
+    answer::ok(&OfAll {
+        count: events.len(),
+        cursor: events.last().map_or(after, |event| event.cursor),
+        more: events.len() == asked.limit,
+        events: views(&events),
+    })
+}
+
+fn views(events: &[Event]) -> Vec<EventView> {
+    events.iter().map(EventView::from).collect()
+}
+
+async fn stream(api: &Api, subject: Subject, after: Option<u64>) -> Result<Response, Problem> {
+    let most = api.options().max_streams;
+    let place = api.streams().enter(most).ok_or_else(|| limits::full("event streams are open", most))?;
+    let open = async { Ok::<_, Problem>(Stream::open(api, subject, after, place).await) };
+    Ok(within(api, open).await?.into_response())
+}

@@ -1,0 +1,146 @@
+//! The interface as a document, made from the handlers that serve it.
+
+use utoipa::OpenApi as _;
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{Api, agents, events, files, problem, runs, schemas, status, tasks};
+
+/// What the document says beside its operations.
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(title = "tenure", description = include_str!("guide.md")),
+    tags(
+        (name = "tasks", description = "durable instructions"),
+        (name = "runs", description = "lives of tasks, each from wanted to final"),
+        (name = "events", description = "what happened, in order"),
+        (name = "workspace", description = "the files of runs"),
+        (name = "agents", description = "what executes queries"),
+        (name = "host", description = "how the host is"),
+    ),
+    components(schemas(schemas::Problem)),
+    security(("token" = [])),
+)]
+struct Head;
+
+/// What is answered within the request timeout.
+pub(super) fn bounded() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(tasks::create, tasks::list))
+        .routes(routes!(tasks::get, tasks::change, tasks::delete))
+        .routes(routes!(tasks::status))
+        .routes(routes!(tasks::occurrences))
+        .routes(routes!(tasks::pause))
+        .routes(routes!(tasks::resume))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::attempts))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(runs::resume))
+        .routes(routes!(files::list))
+        .routes(routes!(files::read))
+        .routes(routes!(agents::list, agents::create))
+        .routes(routes!(agents::get, agents::delete))
+        .routes(routes!(status::status))
+        .routes(routes!(status::tree))
+        .routes(routes!(status::healthz))
+        .routes(routes!(status::readyz))
+        .routes(routes!(status::metrics))
+        .routes(routes!(status::document))
+}
+
+/// What may wait for a run, or goes on as a stream: these bound each step themselves.
+pub(super) fn waiting() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(tasks::run))
+        .routes(routes!(runs::get))
+        .routes(routes!(runs::retry))
+        .routes(routes!(events::of_run))
+        .routes(routes!(events::of_all))
+}
+
+/// The interface as an OpenAPI 3.1 document.
+#[must_use]
+pub fn openapi() -> OpenApi {
+    let mut document = Head::openapi();
+    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    document.merge(bounded().merge(waiting()).into_openapi());
+    let token = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    if let Some(components) = &mut document.components {
+        components.add_security_scheme("token", token);
+    }
+    let paths = std::mem::take(&mut document.paths.paths);
+    for (path, mut item) in paths {
+        let takes_name = path.contains('{');
+        each_operation(&mut item, |operation, takes_body| {
+            complete(operation, takes_body, takes_name, path.starts_with("/background/"));
+        });
+        // The rest of a path is a name like any other in the document.
+        document.paths.paths.insert(path.replace("{*", "{"), item);
+    }
+    document
+}
+
+fn each_operation(item: &mut PathItem, mut complete: impl FnMut(&mut Operation, bool)) {
+    let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+    for operation in operations.into_iter().flatten() {
+        let takes_body = operation.request_body.is_some();
+        complete(operation, takes_body);
+    }
+}
+
+/// Adds what every operation of its kind may answer.
+fn complete(operation: &mut Operation, takes_body: bool, takes_name: bool, guarded: bool) {
+    let mut common = Vec::new();
+    if guarded {
+        common.extend([
+            (400, "the request cannot be read"),
+            (401, "a token is needed"),
+            (403, "a page of another site asked, and no token is set"),
+            (406, "no answer is of an accepted media type"),
+            (421, "this host has another name, and no token is set"),
+            (422, "what was given cannot be taken; `errors` names each field"),
+            (503, "the store does not answer, too much is asked at once, or the host is shutting down"),
+        ]);
+    }
+    if takes_name {
+        common.push((404, "there is no such thing"));
+    }
+    if takes_body {
+        common.extend([
+            (408, "the body took too long to arrive"),
+            (413, "the body is too large"),
+            (415, "the body is no JSON by its media type"),
+        ]);
+    }
+    for (status, description) in common {
+        operation
+            .responses
+            .responses
+            .entry(status.to_string())
+            .or_insert_with(|| RefOr::T(failure(description)));
+    }
+    for (status, response) in &mut operation.responses.responses {
+        if let RefOr::T(response) = response
+            && (status.starts_with('4') || status.starts_with('5'))
+            && let Some(content) = response.content.shift_remove("application/json")
+        {
+            let kind = if is_problem(&content) { problem::MEDIA_TYPE } else { "application/json" };
+            response.content.insert(kind.to_owned(), content);
+        }
+    }
+}
+
+fn is_problem(content: &RefOr<utoipa::openapi::Content>) -> bool {
+    let reference = Ref::from_schema_name("Problem");
+    let RefOr::T(content) = content else { return false };
+    matches!(&content.schema, Some(RefOr::Ref(schema)) if schema.ref_location == reference.ref_location)
+}
+
+fn failure(description: &str) -> Response {
+    let schema = Some(Ref::from_schema_name("Problem"));
+    let content = ContentBuilder::new().schema(schema).build();
+    ResponseBuilder::new().description(description).content("application/json", content).build()
+}

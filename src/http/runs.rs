@@ -1,0 +1,324 @@
+//! Runs: listed, shown, waited for, cancelled, answered, done again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::body::Given;
+use super::limits::{self, within};
+use super::names::Named;
+use super::problem::{Answer, Problem};
+use super::query::{self, Words, flag, instant, text, word};
+use super::stream::closed;
+use super::{Api, answer, schemas};
+use crate::error::Error;
+use crate::model::{AgentId, ApprovalAnswer, CancelMode, Run, RunId, RunStatus, Seconds, TaskId, Trigger};
+use crate::rules::CancelRequest;
+use crate::store::RunFilter;
+use crate::tenure::RunRequest;
+use crate::view::{AttemptView, RunView};
+
+/// Up to how many runs a total is exact.
+const EXACT: u64 = 10_000;
+/// The longest text, in bytes: as long as a task's.
+const MOST_QUERY_BYTES: usize = 1 << 20;
+const MOST_REASON_BYTES: usize = 4 << 10;
+const MOST_KEY_BYTES: usize = 255;
+/// The longest text that is looked for.
+const MOST_TEXT_BYTES: usize = 1 << 10;
+
+#[derive(Serialize)]
+struct Runs {
+    runs: Vec<RunView>,
+    total: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    total_estimated: bool,
+    next_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<answer::Unreadable>,
+}
+
+/// Runs, the newest first
+///
+/// What is on one page is on no other, whatever is added meanwhile. `total` is exact up to 10,000; beyond that it may
+/// be a lower bound, and `total_estimated` says so.
+#[utoipa::path(get, path = "/background/runs", tag = "runs", operation_id = "list_runs",
+    params(schemas::RunQuery, schemas::PageQuery),
+    responses((status = 200, body = schemas::Runs)))]
+pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
+    let mut words = Words::of(&parts)?;
+    let filter = filter(&mut words);
+    let page = words.page(api.options().max_page);
+    words.done()?;
+    let found = api.tenure().runs(filter.clone(), page).await?;
+    let (total, exact) = api.tenure().count_runs(filter, EXACT).await?;
+    answer::ok(&Runs {
+        runs: found.items.iter().map(RunView::from).collect(),
+        total,
+        total_estimated: !exact,
+        next_cursor: found.next,
+        unreadable: answer::unreadable(found.corrupt),
+    })
+}
+
+fn filter(words: &mut Words) -> RunFilter {
+    RunFilter {
+        task_id: words.name("task_id", TaskId::new),
+        agent_id: words.name("agent_id", AgentId::new),
+        session_id: words.one("session_id", text).map(Arc::from),
+        statuses: words.all("status", word::<RunStatus>),
+        trigger: words.one("trigger_type", word::<Trigger>),
+        created_after: words.one("created_after", instant),
+        created_before: words.one("created_before", instant),
+        text: words.one("text", |text| match text.len() {
+            1..=MOST_TEXT_BYTES => Ok(text.to_owned()),
+            bytes => Err(format!("1 to {MOST_TEXT_BYTES} bytes, found {bytes}")),
+        }),
+    }
+}
+
+/// A run
+///
+/// With `wait` the answer comes when the run has settled: it has ended, or waits for a person.
+#[utoipa::path(get, path = "/background/runs/{run_id}", tag = "runs", operation_id = "get_run",
+    params(("run_id" = String, Path, description = "the run"), schemas::WaitQuery),
+    responses(
+        (status = 200, body = schemas::Run),
+        (status = 202, description = "it had not settled when the time was up", body = schemas::Run),
+    ))]
+pub(super) async fn get(State(api): State<Api>, parts: Parts, Named(run_id): Named<RunId>) -> Answer {
+    let mut words = Words::of(&parts)?;
+    let wait = words.one("wait", flag).unwrap_or(false);
+    let limit = words.one("timeout_seconds", seconds);
+    words.done()?;
+    if !wait {
+        let run = within(&api, api.tenure().run(&run_id)).await?;
+        return answer::ok(&shown(&api, &run).await?);
+    }
+    let _place = place(&api)?;
+    let run = within(&api, api.tenure().run(&run_id)).await?;
+    let (run, settled) = wait_for(&api, run, limit).await?;
+    answer::json(status_of(settled), &shown(&api, &run).await?)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    serde_json::from_str::<Seconds>(text)
+        .map(Seconds::duration)
+        .map_err(|_| format!("a number of seconds, found {}", query::shown(text)))
+}
+
+fn status_of(settled: bool) -> StatusCode {
+    if settled { StatusCode::OK } else { StatusCode::ACCEPTED }
+}
+
+/// A run as it is shown, with the reason why it waits.
+async fn shown(api: &Api, run: &Run) -> Result<RunView, Problem> {
+    let waiting = within(api, api.tenure().waiting(run)).await?;
+    Ok(RunView::from(run).waiting(waiting))
+}
+
+/// The attempts of a run, in order
+#[utoipa::path(get, path = "/background/runs/{run_id}/attempts", tag = "runs", operation_id = "list_attempts",
+    params(("run_id" = String, Path, description = "the run")),
+    responses((status = 200, body = [schemas::Attempt])))]
+pub(super) async fn attempts(State(api): State<Api>, parts: Parts, Named(run_id): Named<RunId>) -> Answer {
+    query::nothing(&parts)?;
+    let attempts = api.tenure().attempts(&run_id).await?;
+    answer::ok(&attempts.iter().map(|attempt| AttemptView::new(&run_id, attempt)).collect::<Vec<_>>())
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Cancelling {
+    mode: CancelMode,
+    reason: Option<String>,
+}
+
+/// Cancels a run
+///
+/// One that waits ends at once. The owner of one that executes is asked to stop, or, by force, loses its authority at
+/// once. One that has ended is answered as it is.
+#[utoipa::path(post, path = "/background/runs/{run_id}/cancel", tag = "runs", operation_id = "cancel_run",
+    params(("run_id" = String, Path, description = "the run")),
+    request_body = Option<schemas::Cancelling>,
+    responses((status = 200, description = "the run as it is now", body = schemas::Run)))]
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    Named(run_id): Named<RunId>,
+    parts: Parts,
+    given: Given,
+) -> Answer {
+    query::nothing(&parts)?;
+    let Cancelling { mode, reason } = given.read()?;
+    let reason = reason.unwrap_or_else(|| "asked for".to_owned());
+    if reason.len() > MOST_REASON_BYTES {
+        let found = reason.len();
+        return Err(Problem::field("reason", format!("at most {MOST_REASON_BYTES} bytes, found {found}")));
+    }
+    let request =
+        CancelRequest { mode, reason: reason.into(), requested_by: "http".into(), force_after: None };
+    let run = api.tenure().cancel_run(&run_id, &request).await?;
+    answer::ok(&RunView::from(&run))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answering {
+    approved: bool,
+    #[serde(default)]
+    answer: Value,
+}
+
+/// Answers a run that waits for a person
+///
+/// It is queued again; its next attempt receives the answer.
+#[utoipa::path(post, path = "/background/runs/{run_id}/resume", tag = "runs", operation_id = "resume_run",
+    params(("run_id" = String, Path, description = "the run")),
+    request_body = schemas::Answering,
+    responses(
+        (status = 200, description = "the run as it is now", body = schemas::Run),
+        (status = 409, description = "it does not wait for a person", body = schemas::Problem),
+    ))]
+pub(super) async fn resume(
+    State(api): State<Api>,
+    Named(run_id): Named<RunId>,
+    parts: Parts,
+    given: Given,
+) -> Answer {
+    query::nothing(&parts)?;
+    given.text()?;
+    let Answering { approved, answer } = given.read()?;
+    let run = api.tenure().resume_run(&run_id, ApprovalAnswer { approved, answer }).await?;
+    answer::ok(&RunView::from(&run))
+}
+
+/// Does an ended run again, as a new run of its task
+#[utoipa::path(post, path = "/background/runs/{run_id}/retry", tag = "runs", operation_id = "retry_run",
+    params(
+        ("run_id" = String, Path, description = "the run"),
+        ("Idempotency-Key" = Option<String>, Header, description = "the same key gives the same run"),
+    ),
+    request_body = Option<schemas::WantedRetry>,
+    responses(
+        (status = 202, description = "queued, skipped, or not settled when the time was up", body = schemas::Run,
+         headers(("Location" = String, description = "where it is"))),
+        (status = 200, description = "settled", body = schemas::Run,
+         headers(("Location" = String, description = "where it is"))),
+        (status = 409, description = "it has not ended, or the key was used for another request",
+         body = schemas::Problem),
+    ))]
+pub(super) async fn retry(
+    State(api): State<Api>,
+    Named(run_id): Named<RunId>,
+    parts: Parts,
+    given: Given,
+) -> Answer {
+    query::nothing(&parts)?;
+    let wanted = Wanted::read(&given, &parts.headers)?;
+    if wanted.fields.override_pause {
+        return Err(Problem::field("override_pause", "nothing: a retry runs though the task is paused"));
+    }
+    begin(&api, &wanted, api.tenure().retry(&run_id, wanted.request())).await
+}
+
+// --- wanting a run ------------------------------------------------------------------------------------------
+
+/// What a request says of the run that it wants.
+pub(super) struct Wanted {
+    fields: WantedFields,
+    key: Option<Arc<str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct WantedFields {
+    query: Option<Arc<str>>,
+    wait: bool,
+    timeout_seconds: Option<Seconds>,
+    override_pause: bool,
+}
+
+impl Wanted {
+    pub(super) fn read(given: &Given, headers: &HeaderMap) -> Result<Self, Problem> {
+        let fields: WantedFields = given.read()?;
+        if let Some(query) = &fields.query {
+            let fits = !query.trim().is_empty() && query.len() <= MOST_QUERY_BYTES;
+            if !fits {
+                let expected = format!("text that is not blank, of at most {MOST_QUERY_BYTES} bytes");
+                return Err(Problem::field("query", expected));
+            }
+        }
+        Ok(Self { fields, key: key(headers)? })
+    }
+
+    pub(super) fn request(&self) -> RunRequest {
+        RunRequest {
+            query: self.fields.query.clone(),
+            idempotency_key: self.key.clone(),
+            override_pause: self.fields.override_pause,
+        }
+    }
+}
+
+/// The idempotency key of a request.
+fn key(headers: &HeaderMap) -> Result<Option<Arc<str>>, Problem> {
+    const NAME: &str = "idempotency-key";
+    let mut given = headers.get_all(NAME).iter();
+    let Some(first) = given.next() else { return Ok(None) };
+    let text = first.to_str().ok().filter(|_| given.next().is_none()).map(str::trim);
+    match text {
+        Some(text) if (1..=MOST_KEY_BYTES).contains(&text.len()) => Ok(Some(text.into())),
+        _ => Err(Problem::field(
+            "Idempotency-Key",
+            format!("one header of 1 to {MOST_KEY_BYTES} visible ASCII characters"),
+        )),
+    }
+}
+
+/// Wants a run, and waits for it if that is asked for. Nothing is wanted when there is no room to wait.
+pub(super) async fn begin(
+    api: &Api,
+    wanted: &Wanted,
+    want: impl Future<Output = Result<Run, Error>>,
+) -> Answer {
+    let WantedFields { wait, timeout_seconds, .. } = wanted.fields;
+    let place = wait.then(|| place(api)).transpose()?;
+    let run = within(api, want).await?;
+    let (run, settled) = match place {
+        Some(_) => wait_for(api, run, timeout_seconds.map(Seconds::duration)).await?,
+        None => (run, false),
+    };
+    let place = format!("/background/runs/{}", run.run_id);
+    answer::at(status_of(settled), &place, &shown(api, &run).await?)
+}
+
+fn place(api: &Api) -> Result<limits::Place, Problem> {
+    let most = api.options().max_waits;
+    api.waits().enter(most).ok_or_else(|| limits::full("requests wait for a run", most))
+}
+
+/// The run when it has settled, or as it is when the time is up or the interface is shut down.
+async fn wait_for(api: &Api, run: Run, limit: Option<Duration>) -> Result<(Run, bool), Problem> {
+    if run.status.is_settled() {
+        return Ok((run, true));
+    }
+    let longest = api.options().max_wait;
+    let limit = limit.map_or(longest, |limit| limit.min(longest));
+    let mut closing = api.closing();
+    tokio::select! {
+        state = api.tenure().wait(&run.run_id, Some(limit)) => {
+            let state = state?;
+            Ok((state.run, state.settled))
+        }
+        () = closed(&mut closing) => {
+            let run = within(api, api.tenure().run(&run.run_id)).await?;
+            let settled = run.status.is_settled();
+            Ok((run, settled))
+        }
+    }
+}

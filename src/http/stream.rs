@@ -1,0 +1,170 @@
+//! A stream of events: what came after a place is read from the store, then what comes is heard from the hub.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::Api;
+use super::hub::{Item, Page, Subscription};
+use super::limits::Place;
+use super::text::word;
+use crate::model::{Event, RunStatus, Subject};
+
+/// How many events are read from the store at once.
+const PAGE: usize = 200;
+
+/// How long a stream waits when the store does not answer.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// A stream in progress.
+pub(super) struct Stream {
+    api: Api,
+    subject: Subject,
+    subscription: Subscription,
+    /// The place of the last event that was told.
+    last: u64,
+    stage: Stage,
+    closing: watch::Receiver<bool>,
+    keep_alive: Duration,
+    _place: Place,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// What is in the store is told.
+    Replay,
+    /// What comes is told.
+    Live,
+    /// The run has ended, and that was told.
+    Ended(RunStatus),
+    /// Nothing more is told.
+    Over,
+}
+
+impl Stream {
+    /// The events of a subject after a place; without one, what comes from now on.
+    pub(super) async fn open(api: &Api, subject: Subject, after: Option<u64>, place: Place) -> Self {
+        let subscription = api.hub().subscribe(api.tenure(), subject.clone()).await;
+        let (last, stage) = match after {
+            Some(after) => (after, Stage::Replay),
+            None => (subscription.cursor, Stage::Live),
+        };
+        let (closing, keep_alive) = (api.closing(), api.options().keep_alive);
+        Self { api: api.clone(), subject, subscription, last, stage, closing, keep_alive, _place: place }
+    }
+
+    /// The answer whose body it is. The body is asked for more only when the caller has taken what it was sent.
+    pub(super) fn into_response(self) -> Response {
+        let chunks = futures_util::stream::unfold(Box::new(self), |mut stream| async {
+            let chunk = stream.next().await?;
+            Some((Ok::<Bytes, std::convert::Infallible>(chunk), stream))
+        });
+        let mut response = Response::new(Body::from_stream(chunks));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        response
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let chunk = match self.stage {
+                Stage::Replay => self.replay().await,
+                Stage::Live => self.hear().await,
+                Stage::Ended(status) => {
+                    self.stage = Stage::Over;
+                    return Some(word("end", &json!({ "reason": "settled", "status": status })));
+                }
+                Stage::Over => return None,
+            };
+            if !chunk.is_empty() {
+                return Some(chunk);
+            }
+        }
+    }
+
+    /// A page of what is in the store; with the last of it the stream is live.
+    async fn replay(&mut self) -> Bytes {
+        let events = self.api.tenure().events(self.subject.clone(), self.last, PAGE);
+        let answer = tokio::select! {
+            answer = events => answer,
+            () = closed(&mut self.closing) => return self.close(),
+        };
+        match answer {
+            Ok(events) => self.replayed(&events),
+            Err(error) => {
+                tracing::debug!(%error, "an event stream waits for the store");
+                tokio::select! {
+                    () = sleep(AFTER_FAILURE) => Bytes::from_static(b": the store does not answer\n\n"),
+                    () = closed(&mut self.closing) => self.close(),
+                }
+            }
+        }
+    }
+
+    fn replayed(&mut self, events: &[Event]) -> Bytes {
+        let all: Vec<&Event> = events.iter().collect();
+        let page = Page::of(&self.subject, self.last, &all);
+        let text = page.text_after(self.last);
+        self.told(&page);
+        if let Stage::Replay = self.stage
+            && events.len() < PAGE
+        {
+            // The subscription is older than this look at the store: nothing falls between.
+            self.stage = Stage::Live;
+        }
+        text
+    }
+
+    /// What the hub says next, or a sign of life.
+    async fn hear(&mut self) -> Bytes {
+        let item = tokio::select! {
+            item = self.subscription.next() => item,
+            () = closed(&mut self.closing) => return self.close(),
+            () = sleep(self.keep_alive) => return Bytes::from_static(b": keep-alive\n\n"),
+        };
+        match item {
+            Item::Page(page) if page.after > self.last => {
+                // Something is between: it is read from the store.
+                self.stage = Stage::Replay;
+                Bytes::new()
+            }
+            Item::Page(page) => {
+                let text = page.text_after(self.last);
+                self.told(&page);
+                text
+            }
+            // It was told from the store meanwhile.
+            Item::Missed(missed) if missed.last <= self.last => Bytes::new(),
+            Item::Missed(missed) => {
+                self.stage = Stage::Replay;
+                self.api.metrics().missed(missed.events);
+                word("missed", &json!({ "missed": missed.events, "after": self.last }))
+            }
+        }
+    }
+
+    fn told(&mut self, page: &Page) {
+        self.last = self.last.max(page.last());
+        if let (Subject::Run(_), Some(status)) = (&self.subject, page.ends()) {
+            self.stage = Stage::Ended(status);
+        }
+    }
+
+    fn close(&mut self) -> Bytes {
+        self.stage = Stage::Over;
+        word("end", &json!({ "reason": "closing" }))
+    }
+}
+
+/// Waits until the interface is shut down.
+pub(super) async fn closed(closing: &mut watch::Receiver<bool>) {
+    // The sender lives as long as the interface, which the stream keeps.
+    drop(closing.wait_for(|closing| *closing).await);
+}

@@ -1,0 +1,58 @@
+//! How many there are of what listings show.
+
+use super::Tenure;
+use crate::error::Error;
+use crate::store::{PageRequest, RunFilter};
+
+/// How many records are read at once to be counted.
+const PAGE: usize = 1_000;
+
+impl Tenure {
+    /// How many runs match, and whether that is exact: what no counter is kept of is counted up to `most`.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn count_runs(&self, filter: RunFilter, most: u64) -> Result<(u64, bool), Error> {
+        let RunFilter { task_id, statuses, .. } = &filter;
+        let counted =
+            RunFilter { task_id: task_id.clone(), statuses: statuses.clone(), ..RunFilter::default() };
+        if filter == counted {
+            let counts = self.instance.store.counts(task_id.as_ref()).await?;
+            let wanted = counts.iter().filter(|(status, _)| statuses.is_empty() || statuses.contains(status));
+            return Ok((wanted.map(|(_, count)| count).sum(), true));
+        }
+        let (mut total, mut cursor) = (0, None);
+        while total < most {
+            let limit = PAGE.min(usize::try_from(most - total).unwrap_or(PAGE));
+            let page = self.instance.store.runs(filter.clone(), PageRequest { limit, cursor }).await?;
+            total += length(page.items.len() + page.corrupt.len());
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok((total, true)),
+            }
+        }
+        Ok((total, false))
+    }
+
+    /// How many tasks there are, counted up to `most`, and whether that is exact.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn count_tasks(&self, most: u64) -> Result<(u64, bool), Error> {
+        let (mut total, mut cursor) = (0, None);
+        while total < most {
+            let limit = PAGE.min(usize::try_from(most - total).unwrap_or(PAGE));
+            let page = self.instance.store.tasks(PageRequest { limit, cursor }).await?;
+            total += length(page.items.len() + page.corrupt.len());
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok((total, true)),
+            }
+        }
+        Ok((total, false))
+    }
+}
+
+fn length(records: usize) -> u64 {
+    u64::try_from(records).unwrap_or(u64::MAX)
+}

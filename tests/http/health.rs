@@ -1,0 +1,145 @@
+//! How the host is.
+
+use std::sync::Arc;
+
+use reqwest::Method;
+use serde_json::json;
+use tenure::clock::SystemClock;
+use tenure::http::HttpOptions;
+use tenure::store::{MemoryStore, Store, faulty};
+
+use crate::schema;
+use crate::support::Served;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_is_ready_while_its_store_answers_and_it_is_not_shut_down() {
+    let faulty = Arc::new(faulty::Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
+    let served = Served::on(faulty.clone(), HttpOptions::default()).await;
+    served.task("echo", json!({})).await;
+    assert_eq!(served.get("/readyz").await.expect(200)["ready"], true);
+    faulty.close().await.unwrap();
+    let told = served.get("/readyz").await;
+    let told = told.expect(503);
+    assert_eq!((&told["ready"], &told["store"]["state"]), (&json!(false), &json!("failing")));
+    served.get("/healthz").await.expect(200);
+    for (path, method) in [
+        ("/background/status", Method::GET),
+        ("/background/tasks/echo", Method::GET),
+        ("/background/runs", Method::GET),
+        ("/background/tasks/echo/run", Method::POST),
+        ("/background/tasks/echo/pause", Method::POST),
+    ] {
+        let told = served.call(method, path).await;
+        told.problem(503, "store_unavailable");
+        assert_eq!(told.header("retry-after"), "1", "{path}");
+    }
+    let metrics = served.get("/metrics").await;
+    metrics.expect(200);
+    assert!(metrics.text.contains("tenure_store_up 0\n"), "{}", metrics.text);
+    assert!(!metrics.text.contains("tenure_runs{"), "{}", metrics.text);
+    drop(served);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_shut_down_says_so_and_wants_nothing_new() {
+    let served = Served::new().await;
+    served.task("echo", json!({})).await;
+    served.tenure.shutdown().await.unwrap();
+    let told = served.get("/readyz").await;
+    assert_eq!((&told.expect(503)["ready"], &told.json["draining"]), (&json!(false), &json!(true)));
+    let refused = served.call(Method::POST, "/background/tasks/echo/run").await;
+    refused.problem(503, "draining");
+    assert_eq!(refused.header("retry-after"), "5");
+    assert_eq!(served.get("/background/status").await.expect(200)["running"], false);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_counted_is_told_to_prometheus() {
+    let served = Served::new().await;
+    served.task("echo", json!({})).await;
+    served.task("fail", json!({})).await;
+    served.post("/background/tasks/echo/run", json!({ "wait": true })).await.expect(200);
+    served.post("/background/tasks/fail/run", json!({ "wait": true })).await.expect(200);
+    served.get("/background/tasks/nobody").await.expect(404);
+    served.get("/nothing").await.expect(404);
+    let told = served.get("/metrics").await;
+    told.expect(200);
+    assert_eq!(told.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    for line in [
+        "tenure_runs{status=\"completed\"} 1",
+        "tenure_runs{status=\"failed\"} 1",
+        "tenure_runs{status=\"queued\"} 0",
+        "tenure_store_up 1",
+        "tenure_draining 0",
+        "tenure_executing_attempts 0",
+        "tenure_agents 4",
+        "tenure_http_requests_total{route=\"/background/tasks/{task_id}\",method=\"GET\",status=\"404\"} 1",
+        "tenure_http_requests_total{route=\"none\",method=\"GET\",status=\"404\"} 1",
+        "tenure_http_request_seconds_count{route=\"/background/tasks/{task_id}/run\",method=\"POST\"} 2",
+        "# TYPE tenure_http_request_seconds histogram",
+    ] {
+        assert!(told.text.lines().any(|found| found == line), "{line}:\n{}", told.text);
+    }
+    // What hosts count is of the whole OS process, and other tests run in it.
+    for start in [
+        "tenure_claims_total ",
+        "tenure_attempts_total{outcome=\"completed\"} ",
+        "tenure_attempt_seconds_count ",
+    ] {
+        assert!(told.text.lines().any(|found| found.starts_with(start)), "{start}:\n{}", told.text);
+    }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tree_shows_what_lives() {
+    let served = Served::new().await;
+    let tree = served.get("/background/tree").await;
+    let generations = tree.expect(200)["generations"].as_array().unwrap();
+    assert_eq!((generations.len(), &generations[0]["open"]), (1, &json!(true)));
+    let roles: Vec<String> = generations[0]["children"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|child| child["name"].to_string())
+        .collect();
+    for service in ["claimer", "scheduler", "heartbeat", "recorder"] {
+        assert!(roles.iter().any(|role| role.contains(service)), "{service}: {roles:?}");
+    }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_described_is_served_and_what_is_served_is_described() {
+    let served = Served::new().await;
+    let told = served.get("/openapi.json").await;
+    assert_eq!(told.expect(200), schema::document());
+    assert_eq!(schema::document()["openapi"], "3.1.0");
+    for (path, method, _) in schema::operations() {
+        // A name that is none: found is the route, and nothing more.
+        let asked = path.replace(['{', '}'], "x");
+        let method: Method = method.to_ascii_uppercase().parse().unwrap();
+        let told = served.call(method.clone(), &asked).await;
+        assert!(!told.text.contains("nothing is served at"), "{method} {path}: {}", told.text);
+        assert_ne!(told.status, 405, "{method} {path}");
+    }
+    let described = |path: &str| {
+        let operations = schema::operations().into_iter().filter(|(of, ..)| *of == path);
+        let mut methods: Vec<String> = operations.map(|(_, method, _)| method.to_ascii_uppercase()).collect();
+        if methods.contains(&"GET".to_owned()) {
+            methods.push("HEAD".to_owned());
+        }
+        methods.sort();
+        methods
+    };
+    for path in schema::document()["paths"].as_object().unwrap().keys() {
+        let asked = path.replace(['{', '}'], "x");
+        let told = served.call(Method::TRACE, &asked).await;
+        told.problem(405, "method_not_allowed");
+        let mut allowed: Vec<&str> = told.header("allow").split(',').collect();
+        allowed.sort_unstable();
+        assert_eq!(allowed, described(path), "{path}");
+    }
+    served.end().await;
+}

@@ -1,0 +1,113 @@
+//! Tasks over HTTP.
+
+use reqwest::Method;
+use serde_json::json;
+use tenure::http::HttpOptions;
+
+use crate::support::Served;
+
+const TASKS: &str = "/background/tasks";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_made_shown_changed_paused_and_deleted() {
+    let served = Served::new().await;
+    let task = json!({
+        "task_id": "t", "agent_id": "echo", "query": "q", "overlap_policy": "queue_next",
+        "schedule": { "type": "interval", "seconds": 3600 }, "session_policy": "run",
+        "concurrency_key": "k", "concurrency_limit": 2, "metadata": { "a": 1 },
+    });
+    let made = served.post(TASKS, task.clone()).await;
+    let made = made.expect(201).clone();
+    served.post(TASKS, task).await.problem(409, "exists");
+    assert_eq!(served.get("/background/tasks/t").await.expect(200), &made);
+    let changed = served.send(Method::PATCH, "/background/tasks/t", json!({ "priority": 7 })).await;
+    let changed = changed.expect(200);
+    assert_eq!((&changed["priority"], &changed["revision"]), (&json!(7), &json!(2)));
+    assert_eq!(changed["schedule"], made["schedule"]);
+    let wrong =
+        served.send(Method::PATCH, "/background/tasks/t", json!({ "priorty": 7, "task_id": "u" })).await;
+    wrong.invalid(&["priorty"]);
+    served.send(Method::PATCH, "/background/tasks/t", json!({ "task_id": "u" })).await.invalid(&["task_id"]);
+    let paused = served.call(Method::POST, "/background/tasks/t/pause").await;
+    assert_eq!(paused.expect(200), &json!({ "status": "paused", "task_id": "t" }));
+    assert_eq!(served.get("/background/tasks/t").await.expect(200)["enabled"], false);
+    served.post("/background/tasks/t/run", json!({})).await.problem(409, "paused");
+    let run = served.post("/background/tasks/t/run", json!({ "override_pause": true, "wait": true })).await;
+    assert_eq!(run.expect(200)["status"], "completed");
+    let resumed = served.post("/background/tasks/t/resume", json!({})).await;
+    assert_eq!(resumed.expect(200)["status"], "resumed");
+    served.post("/background/tasks/t/pause", json!({ "now": true })).await.invalid(&["now"]);
+    let deleted = served.call(Method::DELETE, "/background/tasks/t").await;
+    assert_eq!(deleted.expect(200), &json!({ "status": "deleted", "task_id": "t" }));
+    served.get("/background/tasks/t").await.problem(404, "not_found");
+    assert_eq!(served.get("/background/runs?task_id=t").await.expect(200)["total"], 1, "its runs stay");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_names_no_agent_gets_the_only_one_or_the_default() {
+    let served = Served::new().await;
+    let task = |id: &str| json!({ "task_id": id, "query": "q" });
+    served.post(TASKS, task("a")).await.invalid(&["agent_id"]);
+    let default_agent = Some("held".to_owned().try_into().unwrap());
+    served.api.reload(HttpOptions { default_agent, ..HttpOptions::default() });
+    assert_eq!(served.post(TASKS, task("b")).await.expect(201)["agent_id"], "held");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_are_listed_page_by_page() {
+    let served = Served::new().await;
+    for n in 0..5 {
+        served.task("echo", json!({ "task_id": format!("t{n}") })).await;
+    }
+    let first = served.get("/background/tasks?limit=2").await;
+    let first = first.expect(200);
+    assert_eq!(first["total"], 5);
+    let mut names = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = served.get(&format!("/background/tasks?limit=2{cursor}")).await;
+        let page = page.expect(200);
+        names.extend(page["tasks"].as_array().unwrap().iter().map(|task| task["task_id"].clone()));
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(names, ["t0", "t1", "t2", "t3", "t4"]);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_occurrences_of_a_task_are_told_past_and_next() {
+    let served = Served::new().await;
+    let schedule = json!({ "type": "cron", "expression": "0 9 * * *", "end_at": "2999-01-04T00:00:00Z",
+                           "start_at": "2999-01-01T00:00:00Z" });
+    served.task("echo", json!({ "task_id": "daily", "schedule": schedule })).await;
+    let told = served.get("/background/tasks/daily/occurrences").await;
+    let next = json!([
+        { "due_at": "2999-01-01T09:00:00.000Z" },
+        { "due_at": "2999-01-02T09:00:00.000Z" },
+        { "due_at": "2999-01-03T09:00:00.000Z" },
+    ]);
+    assert_eq!((&told.expect(200)["next"], &told.json["past"]), (&next, &json!([])));
+    let told = served.get("/background/tasks/daily/occurrences?next=1").await;
+    assert_eq!(told.expect(200)["next"].as_array().unwrap().len(), 1);
+    served.get("/background/tasks/daily/occurrences?next=1001").await.invalid(&["next"]);
+
+    // What was due while nobody looked is recorded when it is fired.
+    let schedule = json!({ "type": "once", "run_at": "2020-01-01T00:00:00Z" });
+    served.task("echo", json!({ "task_id": "once", "schedule": schedule })).await;
+    let mut events = served.tenure.follow(tenure::model::Subject::All, 0);
+    while events.next().await.unwrap().event != tenure::model::EventKind::Completed {}
+    let told = served.get("/background/tasks/once/occurrences").await;
+    let past = told.expect(200)["past"].as_array().unwrap();
+    assert_eq!(past.len(), 1, "{past:?}");
+    assert_eq!(
+        (&past[0]["outcome"], &past[0]["due_at"]),
+        (&json!("ran"), &json!("2020-01-01T00:00:00.000Z"))
+    );
+    assert_eq!(told.json["next"], json!([]));
+    served.end().await;
+}

@@ -1,0 +1,15 @@
+//! The program as people and scripts meet it: the real binary, its output, its exit codes, its signals.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
+
+#[path = "program/config.rs"]
+mod config;
+#[path = "program/kill.rs"]
+mod kill;
+#[path = "program/kit.rs"]
+mod kit;
+#[path = "program/reload.rs"]
+mod reload;
+#[path = "program/run.rs"]
+mod run;
+#[path = "program/serve.rs"]
+mod serve;

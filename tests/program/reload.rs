@@ -1,0 +1,80 @@
+//! SIGHUP: the generation is replaced, and what the old one answers late is dropped.
+
+use rustix::process::Signal;
+
+use crate::kit::*;
+
+fn echo(text: &str, more: &str) -> String {
+    format!(
+        "[agents.sh]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo {text}\"]\n\
+         [tasks.t]\nquery = \"q\"\noverlap_policy = \"allow_parallel\"\n{more}"
+    )
+}
+
+fn answer_of(server: &Server) -> String {
+    let answer = server.post("/background/tasks/t/run", r#"{"wait": true}"#);
+    assert_eq!((answer.status, &answer.body["status"]), (200, &"completed".into()), "{answer:?}");
+    answer.body["result_preview"].as_str().unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_configuration_that_is_read_again_holds_at_once() {
+    let place = Place::with(&echo("before", ""));
+    let mut server = place.serve(&[]);
+    assert_eq!(answer_of(&server), "before");
+    let more = "[tasks.u]\nquery = \"q\"\n[workspace]\nroot = \"elsewhere\"\n[worker]\nlease = 12\n";
+    place.write("tenure.toml", echo("after", more));
+    server.started.signal(Signal::HUP);
+    let warned = server.started.error("needs a new start");
+    assert!(warned.contains("workspace.root"), "{warned}");
+    server.started.error("the generation before it is closed");
+    assert_eq!(answer_of(&server), "after");
+    assert_eq!(server.get("/background/tasks/u").status, 200);
+    assert_eq!(server.get("/background/status").body["lease_seconds"], 12);
+}
+
+#[test]
+fn a_configuration_that_is_wrong_changes_nothing() {
+    let place = Place::with(&echo("before", ""));
+    let mut server = place.serve(&[]);
+    place.write("tenure.toml", echo("after", "concurency = 3\n"));
+    server.started.signal(Signal::HUP);
+    let logged = server.started.error("the configuration stays as it was");
+    assert!(logged.contains("concurency"), "{logged}");
+    assert_eq!(answer_of(&server), "before");
+    place.write("tenure.toml", echo("after", ""));
+    server.started.signal(Signal::HUP);
+    server.started.error("the generation before it is closed");
+    assert_eq!(answer_of(&server), "after");
+}
+
+/// The first attempt does not listen when it is told to stop, and answers after its generation was replaced.
+const LATE: &str = "[agents.late]\nkind = \"command\"\nstop_grace_seconds = 30\ncommand = [\"sh\", \"-c\", '''\n\
+    trap '' TERM\ntouch began\nif [ $TENURE_ATTEMPT = 1 ]; then until [ -e go ]; do sleep 0.02; done; fi\n\
+    echo \"attempt $TENURE_ATTEMPT\"''']\n[tasks.late]\nquery = \"q\"\nagent_id = \"late\"\n";
+
+#[test]
+fn a_result_of_the_generation_before_is_dropped_and_others_are_not_disturbed() {
+    let place = Place::with(&format!("{}{LATE}", echo("x", "agent_id = \"sh\"\n")));
+    let mut server = place.serve(&[]);
+    let late = server.run("late");
+    let run = server.until(&late, "running");
+    let folder = place.path(".tenure/workspace").join(run["workspace_path"].as_str().unwrap());
+    until("the program runs", || folder.join("began").exists());
+    let mut accepted: Vec<String> = (0..20).map(|_| server.run("t")).collect();
+    server.started.signal(Signal::HUP);
+    server.started.error("the configuration was replaced");
+    accepted.extend((0..20).map(|_| server.run("t")));
+    std::fs::write(folder.join("go"), "").unwrap();
+    let closed = server.started.error("the generation before it is closed");
+    assert!(!closed.contains("dropped 0"), "{closed}");
+    let run = server.until(&late, "completed");
+    assert_eq!(
+        run["result_preview"], "attempt 2\n",
+        "the late answer of the first attempt has no effect: {run}"
+    );
+    assert_eq!((&run["interruptions"], &run["failures"]), (&1.into(), &0.into()));
+    for id in &accepted {
+        server.until(id, "completed");
+    }
+}

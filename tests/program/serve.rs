@@ -1,0 +1,129 @@
+//! `tenure serve`: its beginning and its end.
+
+use rustix::process::Signal;
+
+use crate::kit::*;
+
+/// A host with a task that goes on until its folder holds a file `go`.
+fn waits(worker: &str) -> Place {
+    Place::with(&format!(
+        "[agents.sh]\nkind = \"command\"\nstop_grace_seconds = 0.1\n\
+         command = [\"sh\", \"-c\", \"touch began; until [ -e go ]; do sleep 0.02; done; echo went on\"]\n\
+         [tasks.t]\nquery = \"q\"\n[worker]\n{worker}\n"
+    ))
+}
+
+fn folder(place: &Place, run: &serde_json::Value) -> std::path::PathBuf {
+    place.path(".tenure/workspace").join(run["workspace_path"].as_str().unwrap())
+}
+
+/// Wants a run, and waits until its program runs.
+fn begun(place: &Place, server: &Server) -> (String, std::path::PathBuf) {
+    let id = server.run("t");
+    let folder = folder(place, &server.until(&id, "running"));
+    until("the program runs", || folder.join("began").exists());
+    (id, folder)
+}
+
+#[test]
+fn a_server_says_in_one_line_that_it_is_ready_and_ends_when_it_is_told() {
+    let place = waits("");
+    let server = place.serve(&[]);
+    let status = server.get("/background/status").body;
+    assert_eq!(
+        (&status["running"], &status["agents"], &status["tasks"]),
+        (&true.into(), &1.into(), &1.into())
+    );
+    server.started.signal(Signal::TERM);
+    let address = server.address.clone();
+    let done = server.started.done();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.out, format!("listening on http://{address}\n"));
+}
+
+#[test]
+fn a_log_for_machines_is_json_line_by_line() {
+    let place = waits("");
+    let server = place.serve(&["--log-format", "json", "--log", "info"]);
+    server.started.signal(Signal::INT);
+    let done = server.started.done();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.err.lines().count() >= 2, "{done:?}");
+    for line in done.err.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["timestamp"].is_string() && line["level"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn task_t44_a_server_that_is_told_to_stop_lets_attempts_end() {
+    let place = waits("");
+    let mut server = place.serve(&[]);
+    let (id, folder) = begun(&place, &server);
+    server.started.signal(Signal::TERM);
+    server.started.error("told to stop");
+    let refused = server.post("/background/tasks/t/run", "{}");
+    assert_eq!(refused.status, 503, "nothing new begins: {refused:?}");
+    assert_eq!(server.run_of(&id)["status"], "running", "who looks is answered meanwhile");
+    std::fs::write(folder.join("go"), "").unwrap();
+    assert_eq!(server.started.done().code, Some(0));
+    let again = place.serve(&[]);
+    let run = again.run_of(&id);
+    assert_eq!((&run["status"], &run["attempt"]), (&"completed".into(), &1.into()), "{run}");
+}
+
+#[test]
+fn task_t44_what_does_not_end_in_time_is_interrupted_and_the_exit_code_says_so() {
+    let place = waits("drain = 0.2");
+    let server = place.serve(&[]);
+    let (id, _) = begun(&place, &server);
+    server.started.signal(Signal::TERM);
+    let done = server.started.done();
+    assert_eq!(done.code, Some(9), "{done:?}");
+    let again = place.serve(&[]);
+    let run = again.until(&id, "running");
+    assert_eq!(run["interruptions"], 1, "{run}");
+    std::fs::write(folder(&place, &run).join("go"), "").unwrap();
+    let run = again.until(&id, "completed");
+    assert_eq!((&run["failures"], &run["attempt"]), (&0.into(), &2.into()), "no retry is spent");
+}
+
+#[test]
+fn task_t44_a_second_signal_forces() {
+    let place = waits("drain = 60");
+    let mut server = place.serve(&[]);
+    begun(&place, &server);
+    server.started.signal(Signal::TERM);
+    server.started.error("told to stop");
+    server.started.signal(Signal::TERM);
+    let done = server.started.done();
+    assert_eq!(done.code, Some(130), "{done:?}");
+}
+
+#[test]
+fn a_task_that_was_paused_stays_so_over_a_new_start() {
+    let place = waits("");
+    let server = place.serve(&[]);
+    assert_eq!(server.post("/background/tasks/t/pause", "{}").status, 200);
+    server.started.signal(Signal::TERM);
+    server.started.done();
+    let again = place.serve(&[]);
+    assert_eq!(again.get("/background/tasks/t").body["enabled"], false);
+}
+
+#[test]
+fn a_token_is_asked_for_where_there_is_one() {
+    let place = waits("");
+    let mut command = place.command(&["serve", "--listen", "0.0.0.0:0"]);
+    command.env("TENURE_TOKEN", "hunter2-and-a-long-one");
+    let mut started = place.start_with(command);
+    let line = started.line("listening on http://");
+    let port = line.rsplit(':').next().unwrap().to_owned();
+    let server = Server { started, address: format!("127.0.0.1:{port}") };
+    assert_eq!(server.get("/background/status").status, 401);
+    assert_eq!(server.get("/healthz").status, 200);
+    server.started.signal(Signal::TERM);
+    let done = server.started.done();
+    assert_eq!(done.code, Some(0));
+    assert!(!done.err.contains("hunter2"), "{}", done.err);
+}

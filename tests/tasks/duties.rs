@@ -1,0 +1,103 @@
+//! What a host does by itself: everything, one task, or nothing; and how that changes while it lives.
+
+use serde_json::json;
+use tenure::model::CancelMode;
+use tenure::testkit::{Gate, Script, TestHost};
+use tenure::{Duty, Settings};
+
+use crate::kit::*;
+
+fn of_one_task() -> Settings {
+    Settings { duty: Duty::OneTask(name("t")), ..TestHost::settings() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_of_one_task_executes_its_runs_and_fires_and_claims_nothing_else() {
+    let host = TestHost::open_with("2026-01-01T00:00:00Z", of_one_task()).await;
+    let agent = host.agent("agent", Script::new().echoes());
+    let retried = json!({ "max_retries": 2, "initial_delay_seconds": 5, "jitter": 0 });
+    host.task(task(json!({ "query": "mine", "retry_policy": retried, "overlap_policy": "queue_next" })))
+        .await;
+    host.task(task(json!({ "task_id": "other", "query": "not mine" }))).await;
+    host.task(task(json!({ "task_id": "scheduled", "query": "nor this", "schedule": every(60) }))).await;
+    host.run("other").await;
+    host.run("t").await;
+    host.run("t").await;
+    host.advance(HOUR).await;
+    host.see("t").await.assert_statuses("completed, completed");
+    host.see("other").await.assert_statuses("queued");
+    host.see("scheduled").await.assert_statuses("");
+    assert!(agent.calls().iter().all(|call| call.query == "mine"), "{:?}", agent.calls());
+    assert_eq!(agent.most_at_once(), 1, "the lane of the task has room for one");
+    moved_lawfully(host.see("t").await.run(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_of_one_task_waits_for_its_retries_and_its_pause() {
+    let host = TestHost::open_with("2026-01-01T00:00:00Z", of_one_task()).await;
+    host.agent("agent", Script::new().fails("exception", "not yet").answers("done"));
+    let retried = json!({ "max_retries": 1, "initial_delay_seconds": 5, "jitter": 0 });
+    host.task(task(json!({ "retry_policy": retried }))).await;
+    host.run("t").await;
+    host.advance(4 * SECOND).await;
+    host.see("t").await.assert_statuses("retrying");
+    host.advance(2 * SECOND).await;
+    let seen = host.see("t").await;
+    let run = seen.run(1).assert_status("completed").assert_attempts("failed, completed");
+    run.assert_events("queued, claimed, started, retrying, claimed, started, completed");
+
+    host.pause_task(&name("t")).await.unwrap();
+    let paused = tenure::RunRequest { override_pause: true, ..tenure::RunRequest::default() };
+    host.run_now(&name("t"), paused).await.unwrap();
+    host.advance(SECOND).await;
+    host.see("t").await.run(2).assert_events("queued, claimed, started, retrying");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attached_facade_does_nothing_by_itself_and_all_that_is_asked() {
+    let host = host().await;
+    let settings = Settings { duty: Duty::Nothing, ..TestHost::settings() };
+    let beside = host.another_with(settings).await;
+    let idle = beside.agent("idle", Script::new().answers("done"));
+    host.agent("agent", Script::new().takes(HOUR).answers("done"));
+    beside.task(task(json!({}))).await;
+    beside.task(task(json!({ "task_id": "idle", "agent_id": "idle", "schedule": every(3600) }))).await;
+    beside.run("idle").await;
+    let run = beside.run("t").await;
+    host.advance(SECOND).await;
+    assert!(beside.tree().to_string().lines().all(|line| !line.contains("claimer")), "{}", beside.tree());
+    beside.cancel_run(&run.run_id, &ask(CancelMode::Cooperative)).await.unwrap();
+    host.advance(SECOND).await;
+    host.see("t").await.run(1).assert_status("cancelled");
+    host.see("idle").await.assert_statuses("queued");
+    assert!(idle.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_generation_goes_by_other_settings_and_what_the_old_one_answers_is_dropped() {
+    let settings = Settings { concurrency: 1, ..TestHost::settings() };
+    let (host, gate) = (TestHost::open_with("2026-01-01T00:00:00Z", settings).await, Gate::new());
+    let agent = host.agent("agent", Script::new().waits_at(&gate).stubborn().answers("done"));
+    for n in 0..3 {
+        let id = format!("t{n}");
+        host.task(task(json!({ "task_id": id }))).await;
+        host.run(&id).await;
+    }
+    gate.arrived(1).await;
+    assert_eq!(agent.executing(), 1);
+    let more = Settings { concurrency: 2, ..host.settings().as_ref().clone() };
+    // The old generation waits for its attempt, which answers after it was replaced.
+    let answered = async {
+        gate.arrived(2).await;
+        gate.open();
+    };
+    let (report, ()) = tokio::join!(host.replace_with(more), answered);
+    let report = report.unwrap();
+    assert_eq!(host.settings().concurrency, 2);
+    assert_eq!(report.commits.dropped, 1, "{report}");
+    host.drain().await;
+    let seen = host.see("t0").await;
+    let run = seen.run(1).assert_status("completed").assert_attempts("interrupted, completed");
+    moved_lawfully(run);
+    assert_eq!(agent.most_at_once(), 2);
+}

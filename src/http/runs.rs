@@ -79,6 +79,8 @@ fn filter(words: &mut Words) -> RunFilter {
             1..=MOST_TEXT_BYTES => Ok(text.to_owned()),
             bytes => Err(format!("1 to {MOST_TEXT_BYTES} bytes, found {bytes}")),
         }),
+        // What hosts execute themselves is listed by the name of its task alone.
+        owned: None,
     }
 }
 

@@ -24,6 +24,7 @@ impl State {
         let below = position(page, "runs", |text| text.parse().ok())?.unwrap_or(u64::MAX);
         let numbers: Box<dyn Iterator<Item = u64> + '_> = match &filter.task_id {
             Some(task_id) => Box::new(self.index.of_task(task_id, below)),
+            None if filter.owned == Some(true) => Box::new(self.index.owned(below)),
             None if !filter.statuses.is_empty() => Box::new(self.index.in_states(&filter.statuses, below)),
             None => Box::new(self.runs.below(below)),
         };

@@ -23,7 +23,7 @@
 //! Nothing here takes an outage for evidence: errors tell what did not happen from what may have
 //! ([`StoreError`](crate::store::StoreError)), and each verb may be repeated.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,9 +175,8 @@ impl Ownership {
     }
 
     fn turn(&self, key: &SessionKey) -> &Mutex<()> {
-        let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
-        key.hash(&mut hasher);
-        let at = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or(0);
+        let drawn = foldhash::fast::FixedState::with_seed(0).hash_one(key);
+        let at = usize::try_from(drawn % TURNS as u64).unwrap_or(0);
         &self.turns[at]
     }
 

@@ -406,7 +406,9 @@ impl Model for Leases {
                 let made = world.owners[who].pending.take()?;
                 world.apply(who, made);
             }
-            Step::Drop(who) => drop(world.owners[who].pending.take()?),
+            Step::Drop(who) => {
+                world.owners[who].pending.take()?;
+            }
             Step::Cancel(mode) => {
                 let run = world.runs[0].as_ref()?.run();
                 let Cancel::Write(write) = rules::cancel(&run, &asked(mode), world.moment()) else {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::answers::{Acquire, Acquired, DeclaredLost, Expected, Held, Regranted, Renewed, TaskState};
+use super::answers::{
+    Acquire, Acquired, DeclaredLost, Expected, Held, IdempotencyKey, Regranted, Renewed, TaskState,
+};
 use super::inspect::{bare, seconds};
 use super::key::{SessionKey, TaskKey, numbers};
 use super::record::{Mark, OwnedSpec, Policies, Session, Stored, metadata, put};
@@ -79,6 +81,18 @@ impl Ownership {
             }
         }
         Err(contended(&request.key))
+    }
+
+    /// The task that an idempotency key belongs to, and whether it was begun with this input.
+    pub(super) async fn begun_by(
+        &self,
+        key: &SessionKey,
+        given: &IdempotencyKey,
+    ) -> Result<Option<(TaskKey, bool)>, Error> {
+        self.admits(key)?;
+        let Some(run) = self.store.run_by_key(&key.id()?, &given.key).await? else { return Ok(None) };
+        let same = run.spec.idempotency.as_ref().is_some_and(|begun| begun.digest == given.digest);
+        Ok(numbers(run.run_id.as_str()).map(|(task, _)| (key.task(task), same)))
     }
 
     /// Commits a decision, and answers its first run.

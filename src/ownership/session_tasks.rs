@@ -7,11 +7,9 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -21,99 +19,17 @@ use super::answers::{
 };
 use super::host::{Done, Host};
 use super::key::{SessionKey, TaskKey};
-use crate::agent::AgentError;
 use crate::error::Error;
 use crate::instance::RunContext;
-use crate::model::{CancelMode, InstanceId, Payload};
+use crate::model::{CancelMode, InstanceId};
 use crate::store::StoreError;
 
+mod child;
 mod text;
 
-/// A child session, from which an agent goes on.
-#[derive(Clone)]
-pub enum ChildSession {
-    /// Stored with the outcome: it can be continued from any replica.
-    Stored(Payload),
-    /// An object of this OS process: it can be continued here only.
-    Local(Arc<dyn Any + Send + Sync>),
-}
+pub use child::{ChildAgent, ChildDone, ChildSession};
 
-impl fmt::Debug for ChildSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stored(_) => "Stored",
-            Self::Local(_) => "Local",
-        })
-    }
-}
-
-/// What a child agent came to.
-#[derive(Debug)]
-pub struct ChildDone {
-    /// Its answer.
-    pub result: Payload,
-    /// Its session, if it can be continued.
-    pub session: Option<ChildSession>,
-}
-
-impl From<&str> for ChildDone {
-    fn from(text: &str) -> Self {
-        Self { result: Payload::text(text), session: None }
-    }
-}
-
-impl From<String> for ChildDone {
-    fn from(text: String) -> Self {
-        text.as_str().into()
-    }
-}
-
-impl ChildDone {
-    /// The same, with a session from which it can be continued.
-    #[must_use]
-    pub fn with_session(self, session: ChildSession) -> Self {
-        Self { session: Some(session), ..self }
-    }
-}
-
-/// An agent that works in the background of a conversation.
-pub trait ChildAgent: Send + Sync + 'static {
-    /// What it can do, for the model that starts it.
-    fn description(&self) -> String {
-        String::new()
-    }
-
-    /// Works on [`RunContext::query`]; on a session of its own if it continues one.
-    fn run(
-        self: Arc<Self>,
-        context: RunContext,
-        session: Option<ChildSession>,
-    ) -> impl Future<Output = Result<ChildDone, AgentError>> + Send;
-}
-
-trait ErasedChild: Send + Sync {
-    fn description(&self) -> String;
-
-    fn run(
-        self: Arc<Self>,
-        context: RunContext,
-        session: Option<ChildSession>,
-    ) -> BoxFuture<'static, Result<ChildDone, AgentError>>;
-}
-
-impl<A: ChildAgent> ErasedChild for A {
-    fn description(&self) -> String {
-        ChildAgent::description(self)
-    }
-
-    fn run(
-        self: Arc<Self>,
-        context: RunContext,
-        session: Option<ChildSession>,
-    ) -> BoxFuture<'static, Result<ChildDone, AgentError>> {
-        Box::pin(ChildAgent::run(self, context, session))
-    }
-}
+use child::ErasedChild;
 
 /// What becomes of tasks whose user pressed stop (S3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -150,6 +66,9 @@ pub struct StartTask {
     /// A lost task that this one does again (U6).
     pub supersedes: Option<u64>,
 }
+
+/// Child sessions that are objects, each of a run.
+type Objects = BTreeMap<(TaskKey, u32), Arc<dyn Any + Send + Sync>>;
 
 /// What became of a start.
 #[derive(Debug, Clone, PartialEq)]
@@ -238,7 +157,7 @@ pub struct SessionTasks {
     settings: Arc<SessionTasksSettings>,
     agents: Arc<BTreeMap<Arc<str>, Arc<dyn ErasedChild>>>,
     /// Child sessions that are objects of this OS process, each of a run.
-    local: Arc<Mutex<BTreeMap<(TaskKey, u32), Arc<dyn Any + Send + Sync>>>>,
+    local: Arc<Mutex<Objects>>,
 }
 
 impl fmt::Debug for SessionTasks {
@@ -295,14 +214,24 @@ impl SessionTasks {
             let known = self.agents.keys().cloned().collect();
             return Ok(StartedTask::UnknownAgent { agent: start.agent, known });
         };
+        let digest = digest(&[&start.agent, &start.input]);
+        let idempotency = start.idempotency_key.map(|key| IdempotencyKey { key, digest });
+        // A call that is repeated uses up no number.
+        if let Some(given) = &idempotency
+            && let Some((begun, same)) = self.host.ownership().begun_by(&key, given).await?
+        {
+            return Ok(match same {
+                true => StartedTask::Already(self.look_at(&begun).await?),
+                false => StartedTask::InputConflict { task: begun.task },
+            });
+        }
         let revision = self.host.ownership().revision(&key).await?;
         let task = self.host.ownership().next_task_id(&key).await?;
-        let digest = digest(&[&start.agent, &start.input]);
         let request = Acquire {
             // A session that the number made has the revision it was made with.
             revision: (revision > 0).then_some(revision),
             supersedes: start.supersedes,
-            idempotency: start.idempotency_key.map(|key| IdempotencyKey { key, digest }),
+            idempotency,
             input: start.input,
             agent: Some(start.agent),
             description: Some(start.description),

@@ -62,7 +62,7 @@ async fn own_u3_a_hundred_starts_have_a_hundred_ids(f: Fixture) {
     let start = |n: u128| {
         let (o, s) = (&o, &s);
         async move {
-            let own = if n % 2 == 0 { &o.own } else { &o.peer };
+            let own = if n.is_multiple_of(2) { &o.own } else { &o.peer };
             let task = own.next_task_id(s).await.unwrap();
             granted(own.acquire(&o.ask(n, s.task(task))).await.unwrap())
         }

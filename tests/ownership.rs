@@ -10,5 +10,7 @@ mod faults;
 mod hosts;
 #[path = "ownership/interleavings.rs"]
 mod interleavings;
+#[path = "ownership/json.rs"]
+mod json;
 #[path = "ownership/replicas.rs"]
 mod replicas;

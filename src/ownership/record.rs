@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::to_raw_value;
 
 use super::draw;
@@ -13,6 +14,9 @@ use crate::model::{
     Task, TaskId, TaskSpec, Timestamp,
 };
 use crate::store::{RefusedKind, ScheduleWrite, StoreError, TaskChange, TaskWrite};
+
+/// The newest form of a session's record that is known here.
+const FORMAT: u32 = 1;
 
 /// How many tasks of a session are kept at once.
 pub const MOST_TASKS: usize = 2000;
@@ -27,6 +31,9 @@ pub(super) const MOST_CONSUMER_BYTES: usize = 40;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Session {
     pub(super) key: SessionKey,
+    /// The form of the record: a newer one is read, and not written.
+    #[serde(default)]
+    pub(super) format: u32,
     /// Drawn for its last write: two writes are never taken for each other, whatever they say.
     #[serde(default)]
     pub(super) stamp: u64,
@@ -52,6 +59,9 @@ pub(super) struct Session {
     /// The latest fence of each task under which an outcome came too late: it is told once.
     #[serde(default)]
     pub(super) refused: BTreeMap<u64, u64>,
+    /// What a newer version wrote beside it: kept as it is (V5).
+    #[serde(flatten)]
+    pub(super) other: BTreeMap<String, Value>,
 }
 
 /// That somebody has had an outcome.
@@ -77,6 +87,7 @@ impl Session {
     pub(super) fn new(key: SessionKey, now: Timestamp) -> Self {
         Self {
             key,
+            format: FORMAT,
             stamp: 0,
             revision: u64::try_from(now.ms()).unwrap_or(0).max(1),
             released: false,
@@ -85,6 +96,7 @@ impl Session {
             tasks: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             refused: BTreeMap::new(),
+            other: BTreeMap::new(),
         }
     }
 
@@ -196,6 +208,11 @@ pub(super) fn put(
     session: &Session,
     now: Timestamp,
 ) -> Result<SessionWrite, StoreError> {
+    if session.format > FORMAT {
+        let message =
+            format!("session \"{}\" was written by a newer version; this one only reads it", session.key);
+        return Err(StoreError::refused(RefusedKind::NewerSchema, message));
+    }
     let metadata = metadata(&Session { stamp: draw(), ..session.clone() })?;
     let task = match before {
         Some(Stored { task, .. }) => Task {

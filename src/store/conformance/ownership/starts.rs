@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::model::{TaskId, TaskSpec};
 use crate::ownership::IdempotencyKey;
 use crate::store::conformance::list;
-use crate::store::{Decision, RunFilter, TaskChange, TaskWrite};
+use crate::store::{Decision, RefusedKind, RunFilter, StoreError, TaskChange, TaskWrite};
 
 list! {
     own_u1_one_key_on_two_replicas_makes_one_run,
@@ -20,6 +20,7 @@ list! {
     own_u6_a_lost_task_is_superseded_once,
     own_s6_7_a_start_that_saw_an_earlier_session_is_refused,
     own_f2_a_session_that_cannot_be_read_is_an_error,
+    own_v5_what_a_newer_version_wrote_is_kept,
     what_cannot_be_taken_is_named,
 }
 
@@ -160,6 +161,41 @@ async fn own_f2_a_session_that_cannot_be_read_is_an_error(f: Fixture) {
     assert!(matches!(error, Error::Store(_)), "{error}");
     granted(o.acquire(&o.ask(A, session("another").task(1))).await);
     o.own.reap(Default::default()).await.expect("others are looked after");
+}
+
+/// Writes more into the record of the session.
+async fn add(o: &Own, more: serde_json::Value) {
+    let id: TaskId = session("s").id().unwrap();
+    let (task, _) = o.f.store.task(&id).await.unwrap().expect("a session");
+    let mut next = task.clone();
+    let mut record: serde_json::Value = serde_json::from_str(task.spec.metadata.as_json()).unwrap();
+    record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    next.spec.metadata = crate::model::Metadata::new(serde_json::value::to_raw_value(&record).unwrap());
+    next.revision += 1;
+    let change = TaskChange::Put(Box::new(next));
+    let write = TaskWrite { task_id: id, expect: Some(task.revision), change, events: Vec::new() };
+    o.f.commit(Decision { task: Some(write), ..Decision::default() }).await.unwrap();
+}
+
+async fn own_v5_what_a_newer_version_wrote_is_kept(f: Fixture) {
+    let o = Own::on(f);
+    let held = o.start(A, 1).await;
+    add(&o, serde_json::json!({ "colour": { "of": ["the", 7.5] } })).await;
+    o.start(A, 2).await;
+    let (task, _) = o.f.store.task(&session("s").id().unwrap()).await.unwrap().expect("a session");
+    let record: serde_json::Value = serde_json::from_str(task.spec.metadata.as_json()).unwrap();
+    assert_eq!(record["colour"], serde_json::json!({ "of": ["the", 7.5] }));
+    // What needs a newer version to be written is still read, and its owners still say what becomes of it.
+    add(&o, serde_json::json!({ "format": 1000 })).await;
+    let newer = |error: Error| {
+        let kind = RefusedKind::NewerSchema;
+        assert!(matches!(error, Error::Store(StoreError::Refused { kind: of, .. }) if of == kind));
+    };
+    newer(o.own.acquire(&o.ask(B, key(3))).await.expect_err("a newer session"));
+    newer(o.own.next_task_id(&session("s")).await.expect_err("a newer session"));
+    assert_eq!(word(&o.state(2).await), "running");
+    assert_eq!(o.publish(&held, "found").await, Published::Committed);
+    assert_eq!(text(&o.finished(1).await), "found");
 }
 
 async fn what_cannot_be_taken_is_named(f: Fixture) {

@@ -9,7 +9,7 @@
 //! # How it is kept
 //!
 //! A session is one [`Task`](crate::model::Task) record that nothing dispatches, a run one
-//! [`Run`](crate::model::Run) of it, under ids of its key (`key.rs`). So a run, its lease, its cancel intent and its
+//! [`Run`] of it, under ids of its key (`key.rs`). So a run, its lease, its cancel intent and its
 //! outcome are one record, and every verb is one conditional write:
 //!
 //! 1. A run begins with its session as it was read: a release in between refuses it (I9), and so does another
@@ -21,7 +21,7 @@
 //! 4. A terminal run never changes (I4). What comes later is told in the session's own history.
 //!
 //! Nothing here takes an outage for evidence: errors tell what did not happen from what may have
-//! ([`StoreError`](crate::store::StoreError)), and each verb may be repeated.
+//! ([`StoreError`]), and each verb may be repeated.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

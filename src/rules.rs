@@ -26,5 +26,6 @@ pub use misfire::{DueOccurrence, Fate, Firing, Look, MOST_RECORDS, begin, failin
 pub use overlap::{Overlap, overlap};
 pub use owned::{Grant, archive, give_up, grant, hand_over, lose, supersede};
 pub use retry::{Retry, delay, retry};
+pub(crate) use sweep::wake_at_of;
 pub use sweep::{sweep, wake_at};
 pub use transition::{allowed, lawful};

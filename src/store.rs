@@ -189,6 +189,9 @@ pub struct Decision {
     pub lanes: Vec<LaneExpect>,
     /// Occurrences to record; none of them may be recorded already.
     pub occurrences: Vec<Occurrence>,
+    /// Ended runs to remove, with their attempts and events, after all else was written. One that is not there
+    /// is removed already; one that has not ended is refused as [`Refusal::StaleRun`].
+    pub forget: Vec<RunId>,
 }
 
 impl From<RunWrite> for Decision {
@@ -501,6 +504,8 @@ pub struct RunFilter {
     pub created_before: Option<Timestamp>,
     /// With this in the query, ignoring case of ASCII letters.
     pub text: Option<String>,
+    /// Executed by a host itself ([`crate::ownership`]), or not.
+    pub owned: Option<bool>,
 }
 
 /// What changed. Every transaction makes at most one.

@@ -79,6 +79,8 @@ fn filter(words: &mut Words) -> RunFilter {
         created_after: words.one("created_after", instant),
         created_before: words.one("created_before", instant),
         text: words.one("text", looked_for),
+        // What hosts execute themselves is listed by the name of its task alone.
+        owned: None,
     }
 }
 

@@ -207,6 +207,7 @@ impl CancellingMany {
             created_after: self.created_after,
             created_before: self.created_before,
             text: self.text,
+            owned: None,
         };
         if filter == RunFilter::default() {
             let expected = "at least one of task_id, agent_id, session_id, status, trigger_type, created_after, \

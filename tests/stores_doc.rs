@@ -16,7 +16,12 @@ fn capabilities() -> Vec<Capabilities> {
     let clock = Arc::new(SystemClock);
     let sqlite =
         SqliteStore::open(SqliteOptions::new(folder.path().join("tenure.db"), Arc::clone(&clock) as _));
-    vec![MemoryStore::new(clock).capabilities(), sqlite.unwrap().capabilities()]
+    vec![
+        MemoryStore::new(clock).capabilities(),
+        sqlite.unwrap().capabilities(),
+        #[cfg(feature = "postgres")]
+        tenure::store::PostgresStore::CAPABILITIES,
+    ]
 }
 
 fn table() -> String {

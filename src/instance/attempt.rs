@@ -92,6 +92,10 @@ impl Job {
         let stage = std::mem::replace(&mut self.stage, Stage::HandedOn);
         if stage == Stage::Begun && !self.live.fenced.is_cancelled() {
             figures::ended(&outcome, self.since.elapsed());
+            // What was told last may not have had its turn: an attempt that said "100 %" is not left at 90.
+            if let Some(progress) = self.live.take_progress(self.instance.settings().progress_limit) {
+                self.instance.outbox.push(Arc::clone(&self.live), progress);
+            }
             self.instance
                 .outbox
                 .push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw_delay()));

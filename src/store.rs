@@ -42,10 +42,14 @@ mod error;
 #[cfg(feature = "conformance")]
 pub mod faulty;
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 mod sqlite;
 
 pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisStore};
 #[cfg(feature = "conformance")]
 pub use sqlite::{Between, Look};
 pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};

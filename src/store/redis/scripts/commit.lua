@@ -1,0 +1,312 @@
+-- Applies decisions, each for itself: everything is looked at before anything of one is written.
+
+local function read_run_write()
+  local w, events, p = { events = {} }, nil, nil
+  local blob = take()
+  local kind, has_token, has_unrenewed, token, unrenewed, guard, has_end
+  kind, w.expects, has_token, token, has_unrenewed, unrenewed, w.status, w.flags, w.version, w.stamp, w.fence, w.due,
+    w.alarm, guard, w.spec_at, w.digest, w.attempt, has_end, w.ended, w.name, w.kept, w.lease, w.own, w.key, w.result,
+    w.attempt_frame, events, p =
+    cut('>Bc8Bc16Bc8BBc8c8c8c8c8BI2c8I4Bc8I2c0I2c0I2c0I4c0I4c0I4c0I4c0I4', blob)
+  for i = 1, events do w.events[i], p = cut('>I4c0', blob, p) end
+  w.absent = kind == 0
+  w.token = has_token == 1 and token
+  w.unrenewed = has_unrenewed == 1 and unrenewed
+  w.guard = guard == 1
+  if has_end == 0 then w.ended = nil end
+  if w.lease ~= '' then w.nonce, w.expires, w.heard, w.owner = cut('>c8c8c8c16', w.lease) end
+  return w
+end
+
+local function read_decision()
+  local d = { runs = {}, lanes = {}, occurrences = {} }
+  local has_task, has_schedule, runs, lanes, occurrences = cut('>BBI4I4I4', take())
+  if has_task == 1 then
+    local t = { id = take(), expects = take(), change = take(), record = take(), events = {} }
+    t.idle = take()
+    for i = 1, tonumber(take()) do t.events[i] = { at = take(), frame = take() } end
+    d.task = t
+  end
+  if has_schedule == 1 then d.schedule = { id = take(), expects = take(), record = take() } end
+  for i = 1, runs do d.runs[i] = read_run_write() end
+  for i = 1, lanes do d.lanes[i] = { name = take(), version = take() } end
+  for i = 1, occurrences do
+    d.occurrences[i] = { task = take(), due = take(), recorded = take(), record = take() }
+  end
+  return d
+end
+
+local NUMBER = {}
+local function number_of(kept)
+  local rid = NUMBER[kept]
+  if rid == nil then
+    rid = call('HGET', IDS, kept)
+    NUMBER[kept] = rid
+  end
+  return rid
+end
+
+-- How a run stands before a decision, or as the same decision has left it.
+local function standing(d, n)
+  for i = n - 1, 1, -1 do
+    if d.runs[i].name == d.runs[n].name then return d.runs[i] end
+  end
+  return d.runs[n].stored
+end
+
+local function was_made(d)
+  if #d.runs == 0 then return false end
+  for _, w in ipairs(d.runs) do
+    local s = w.stored
+    if not s or s.version ~= w.version or s.stamp ~= w.stamp then return false end
+  end
+  return true
+end
+
+
+local function run_stands(d, n)
+  local w, s = d.runs[n], standing(d, n)
+  if not s then
+    if not w.absent then return { 'gone', n } end
+    if not has(w.flags, WITH_KEY) then return end
+    local held = call('HGET', KEYED, w.key)
+    if held then return { 'key', sub(held, 15), sub(held, 7, 14) } end
+    for i = 1, n - 1 do
+      local other = d.runs[i]
+      if has(other.flags, WITH_KEY) and other.key == w.key then return { 'key', other.name, other.digest } end
+    end
+    return
+  end
+  local stale = { 'stale', n, s.version, s.status }
+  if w.absent then return stale end
+  if w.token and w.token ~= (s.nonce and s.fence .. s.nonce) then return { 'fenced', n, s.fence, s.status } end
+  if w.expects ~= s.version or TERMINAL[s.status] then return stale end
+  if w.unrenewed and w.unrenewed ~= s.expires then return stale end
+  -- A grant needs besides that the run is still to be had.
+  if w.guard and (s.place ~= IS_READY or num(s.due) > now or is_paused(s) or full_lane(s)) then return stale end
+end
+
+local function stands(d)
+  local t, s = d.task, d.schedule
+  if t then
+    local known = task_of(t.id)
+    local revision = known and known.revision or ''
+    if revision ~= t.expects then return { 'task', revision } end
+  end
+  if s then
+    local record = task_of(s.id) and call('HGET', SCHEDULES, s.id)
+    local version = record and sub(record, 1, 8) or ''
+    if version ~= s.expects then return { 'schedule', version } end
+  end
+  for n = 1, #d.runs do
+    local refusal = run_stands(d, n)
+    if refusal then return refusal end
+  end
+  for i, expected in ipairs(d.lanes) do
+    local lane = lane_of(expected.name)
+    local version = digits(lane.total > 0 and lane.version or 0)
+    if version ~= expected.version then return { 'lane', i, version } end
+  end
+  local exist, seen = { 'occurrences' }, {}
+  for i, o in ipairs(d.occurrences) do
+    o.member = o.task .. '\0' .. o.due
+    if seen[o.member] or call('HEXISTS', OCCURRENCES, o.member) == 1 then exist[#exist + 1] = i end
+    seen[o.member] = true
+  end
+  if #exist > 1 then return exist end
+end
+
+-- Tasks and schedules.
+
+local function fires_at(id)
+  local t = task_of(id)
+  local record = t and t.enabled and call('HGET', SCHEDULES, id)
+  return record and byte(record, 9) == 1 and num(sub(record, 10, 17)) or nil
+end
+
+local function fires_again(id, was)
+  local is = fires_at(id)
+  if is == was then return end
+  hint_agenda = true
+  if is then call('ZADD', FIRES, is, id) else call('ZREM', FIRES, id) end
+end
+
+local function unpause(id)
+  for _, member in ipairs(call('ZRANGEBYLEX', PAUSED, '[' .. id .. '\0', '(' .. id .. '\1')) do
+    local r = load_run(sub(member, -6))
+    if r then
+      take_out(r)
+      put_in(r, place_for(r))
+    else
+      call('ZREM', PAUSED, member)
+    end
+  end
+end
+
+local function tell_of_task(id, agent, events)
+  local cursors = ''
+  for _, event in ipairs(events) do
+    local told = tell('t' .. pack('>Bc0Bc0', #id, id, #agent, agent) .. event.frame)
+    call('ZADD', TASK_EVENTS, event.at, told .. id)
+    cursors = cursors .. told
+  end
+  if cursors ~= '' then call('HSET', TASK_CURSORS, id, (call('HGET', TASK_CURSORS, id) or '') .. cursors) end
+end
+
+local function write_task(t)
+  local known, was = task_of(t.id), fires_at(t.id)
+  -- One that is made again begins to count anew: the events of its former self stay among all.
+  if t.expects == '' then call('HDEL', TASK_CURSORS, t.id) end
+  local made = t.change == 'P' and read_task(t.record)
+  local whose = made or known
+  if whose then tell_of_task(t.id, whose.agent, t.events) end
+  local released = false
+  if made then
+    call('HSET', TASKS, t.id, t.record)
+    call('ZADD', NAMES, 0, t.id)
+    if not known then call('HSET', SCHEDULES, t.id, t.idle) end
+    TASK[t.id] = made
+    released = made.enabled
+  elseif t.change == 'D' then
+    call('HDEL', TASKS, t.id)
+    call('HDEL', SCHEDULES, t.id)
+    call('ZREM', NAMES, t.id)
+    TASK[t.id] = false
+    -- Whose task is gone does not wait for it to go on.
+    released = known and true
+  end
+  fires_again(t.id, was)
+  if released then unpause(t.id) end
+end
+
+local function write_schedule(s)
+  if not task_of(s.id) then return end
+  local was = fires_at(s.id)
+  call('HSET', SCHEDULES, s.id, s.record)
+  fires_again(s.id, was)
+end
+
+-- Runs.
+
+-- The common part is kept once; two that have one digest are told apart by a number behind it.
+local function intern(spec)
+  for n = 0, 255 do
+    local sid = spec.digest .. char(n)
+    local known = spec_of(sid)
+    if not known then
+      known = read_spec(sid, spec.text)
+      NEW_SPECS[sid] = spec.text
+    end
+    if known.text == spec.text then
+      USED[sid] = (USED[sid] or 0) + 1
+      return known
+    end
+  end
+  error({ err = 'TENURE 256 specifications have one digest' })
+end
+
+local function new_run(w, specs)
+  seq = seq + 1
+  local rid, spec = pack('>I6', seq), intern(specs[w.spec_at])
+  local r = { rid = rid, sid = spec.sid, spec = spec, place = NOWHERE, lane = 0, cursors = '' }
+  RUN[rid], NUMBER[w.kept] = r, rid
+  call('HSET', IDS, w.kept, rid)
+  if has(w.flags, WITH_KEY) then call('HSET', KEYED, w.key, rid .. w.digest .. w.name) end
+  local block = floor(seq / BLOCK)
+  if seq % BLOCK == 0 then call('ZADD', BLOCKS, block, block) end
+  if call('ZINCRBY', OF_TASK .. spec.task, 1, block) == '1' then
+    call('ZINCRBY', OF_TASK .. spec.task, block * 2 * BLOCK, block)
+  end
+  return r
+end
+
+-- No fence is lowered, and the expiry of a lease does not move back while its token stands.
+local function take_over(r, w)
+  local same = r.nonce and r.nonce == w.nonce and r.fence == w.fence
+  if same and more(r.expires, w.expires) then w.expires = r.expires end
+  if same and more(r.heard, w.heard) then w.heard = r.heard end
+  if not (r.fence and more(r.fence, w.fence)) then r.fence = w.fence end
+  r.status, r.flags, r.version, r.stamp, r.due, r.alarm, r.own =
+    w.status, w.flags, w.version, w.stamp, w.due, w.alarm, w.own
+  r.nonce, r.expires, r.heard, r.owner = w.nonce, w.expires, w.heard, w.owner
+end
+
+-- Whether the holder of a run has to hear of a write that somebody else made.
+local function revokes(r, w)
+  if not HELD[r.status] or w.absent or w.token then return false end
+  local same = r.nonce == w.nonce and (r.fence == w.fence or more(r.fence, w.fence))
+  return not same or has(r.flags, WITH_CANCEL) ~= has(w.flags, WITH_CANCEL)
+end
+
+local function index(r, w, before_status)
+  if r.status ~= before_status then
+    if before_status then count(r.spec.task, before_status, -1) end
+    count(r.spec.task, r.status, 1)
+    if r.status == CLAIMED_STATUS or before_status == CLAIMED_STATUS then
+      CLAIMED_IS[r.rid] = r.status == CLAIMED_STATUS
+    end
+  end
+  if w.ended then ENDED_AT[r.rid] = num(w.ended) end
+  local at = wakes_at(r)
+  if at then hint_agenda = true end
+  WAKE_AT[w.name .. '\0' .. r.rid] = at or false
+end
+
+local function write_told(r, w)
+  local had = r.had_result
+  if has(w.flags, HAS_RESULT) then
+    call('HSET', RESULTS, r.rid, w.result)
+  elseif had then
+    call('HDEL', RESULTS, r.rid)
+  end
+  if w.attempt > 0 then call('HSET', ATTEMPTS, r.rid .. pack('>I4', w.attempt), w.attempt_frame) end
+  for _, frame in ipairs(w.events) do r.cursors = r.cursors .. tell('r' .. r.rid .. frame) end
+end
+
+local function write_run(w, specs)
+  local rid = number_of(w.kept)
+  local known = rid and load_run(rid)
+  local r = known or new_run(w, specs)
+  local status, was = r.status, 0
+  r.had_result = known and has(r.flags, HAS_RESULT)
+  if known then
+    if revokes(r, w) and #hint_cancels < 1000 then hint_cancels[#hint_cancels + 1] = w.name end
+    take_out(r)
+    was = stance(status, r.flags)
+  end
+  take_over(r, w)
+  CHANGED[r.rid] = r
+  index(r, w, status)
+  account(r, was, stance(r.status, r.flags))
+  if known then wake_lanes_of(r) end
+  put_in(r, place_for(r))
+  write_told(r, w)
+end
+
+local function apply(d, specs)
+  for _, w in ipairs(d.runs) do
+    local rid = number_of(w.kept)
+    w.stored = rid and load_run(rid)
+    if rid and not w.stored then return { 'corrupt', w.name } end
+  end
+  if was_made(d) then return 0 end
+  local refusal = stands(d)
+  if refusal then return refusal end
+  if d.task then write_task(d.task) end
+  if d.schedule then write_schedule(d.schedule) end
+  for _, w in ipairs(d.runs) do write_run(w, specs) end
+  for _, o in ipairs(d.occurrences) do
+    call('HSET', OCCURRENCES, o.member, o.record)
+    call('ZADD', OCC_DUE, 0, o.member)
+    call('ZADD', OCC_RECORDED, o.recorded, o.member)
+  end
+  return 0
+end
+
+function write.commit(sender)
+  local specs, answers = {}, {}
+  for i = 1, tonumber(take()) do specs[i] = { digest = take(), text = take() } end
+  local decisions = tonumber(take())
+  for i = 1, decisions do answers[i] = apply(read_decision(), specs) end
+  return { flush(sender), answers }
+end

@@ -16,6 +16,11 @@ use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous}
 
 #[path = "conformance/faults.rs"]
 mod faults;
+#[cfg(feature = "redis")]
+#[path = "support/redis.rs"]
+mod redis;
+#[path = "support/servers/redis.rs"]
+mod redis_server;
 
 /// A store under test: its name, and how to get an empty one.
 type Named = (&'static str, fn() -> Fixture);
@@ -28,6 +33,12 @@ const STORES: &[Named] = &[
     ("sqlite", sqlite),
     ("faulty-sqlite", || with(sqlite(), |store| Arc::new(each_method_fails_first(store)))),
     ("seeded-sqlite", || with(sqlite(), |store| Arc::new(Faulty::seeded(store, SEED, 300)))),
+    #[cfg(feature = "redis")]
+    ("redis", || redis::fixture(START)),
+    #[cfg(feature = "redis")]
+    ("faulty-redis", || with(redis::fixture(START), |store| Arc::new(each_method_fails_first(store)))),
+    #[cfg(feature = "redis")]
+    ("seeded-redis", || with(redis::fixture(START), |store| Arc::new(Faulty::seeded(store, SEED, 300)))),
 ];
 
 /// 2026-01-31T09:00:00.123Z
@@ -75,17 +86,51 @@ fn each_method_fails_first(store: Arc<dyn Store>) -> Faulty {
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let cases = cases();
-    let pairs = STORES.iter().flat_map(|store| cases.iter().map(move |case| pair(store, *case)));
+    let missing = STORES.iter().filter(|(name, _)| is_wanted(&arguments, name) && !is_there(name)).count();
+    let pairs = STORES.iter().flat_map(|store| {
+        let there = !is_wanted(&arguments, store.0) || is_there(store.0);
+        cases.iter().map(move |case| if there { pair(store, *case) } else { without(store.0, *case) })
+    });
     let trials: Vec<Trial> = pairs.chain(faults::trials()).collect();
     let (stores, count, others) = (STORES.len(), cases.len(), faults::trials().len());
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
-        let all = count * stores;
-        let line = format!("{count} cases x {stores} stores = {all} tests, {others} of faults\n");
+        let (all, skipped) = (count * stores, count * missing);
+        let line =
+            format!("{count} cases x {stores} stores = {all} tests, skipped {skipped}, {others} of faults\n");
         // Where nobody reads it, the tests still ran.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
     conclusion.exit_code()
+}
+
+/// The server that a store needs.
+fn server_of(store: &str) -> Option<&'static str> {
+    store.ends_with("redis").then_some("redis")
+}
+
+/// Whether tests of this store are asked for: else no server is started for them.
+fn is_wanted(arguments: &Arguments, store: &str) -> bool {
+    let names = format!("{store}::");
+    let meets = |filter: &String| {
+        filter.starts_with(&names) || names.contains(filter.as_str()) || !filter.contains("::")
+    };
+    !arguments.list && arguments.filter.as_ref().is_none_or(meets)
+}
+
+/// Whether the server that a store needs runs.
+fn is_there(store: &str) -> bool {
+    server_of(store).is_none_or(|_| redis_server::redis().is_ok())
+}
+
+/// A case that cannot be run for want of a server: counted as ignored; as failed if the server is required.
+fn without(store: &'static str, case: Case) -> Trial {
+    let server = server_of(store).unwrap_or_default();
+    let why = redis_server::redis().as_ref().err().cloned().unwrap_or_default();
+    let trial = Trial::test(format!("{store}::{}", case.name), move || {
+        Err(Failed::from(format!("TENURE_TEST_REQUIRE names {server}, and there is none: {why}")))
+    });
+    trial.with_kind("no server").with_ignored_flag(!redis_server::is_required())
 }
 
 fn pair((name, fixture): &'static Named, case: Case) -> Trial {

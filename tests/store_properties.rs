@@ -5,8 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails panics")]
 
 use std::io::Write as _;
+use std::process::ExitCode;
 use std::sync::Arc;
 
+use libtest_mimic::{Arguments, Failed, Trial};
 use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use tenure::clock::ManualClock;
@@ -18,41 +20,70 @@ use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Synchronous};
 mod command;
 #[path = "store_properties/invariants.rs"]
 mod invariants;
+#[cfg(feature = "redis")]
+#[path = "support/redis.rs"]
+mod redis;
+#[path = "support/servers/redis.rs"]
+mod redis_server;
 #[path = "store_properties/world.rs"]
 mod world;
 
 use world::World;
 
-/// The tests of each store.
-macro_rules! stores {
-    ($($name:ident),* $(,)?) => {$(
-        mod $name {
-            #[test]
-            fn keeps_the_invariants_whatever_happens() {
-                super::explore(stringify!($name), || vec![super::$name()]);
-            }
+/// A store under test: its name, how many sequences, and how to get an empty one.
+type Named = (&'static str, u32, fn() -> Fixture);
 
-            #[test]
-            fn answers_as_the_memory_store_does() {
-                super::explore(stringify!($name), || vec![super::memory(), super::$name()]);
-            }
-        }
-    )*};
+const SEQUENCES: u32 = 64;
+/// Of a server there are fewer: each command crosses to it and back.
+#[cfg(feature = "redis")]
+const FEW: u32 = 16;
+
+/// The stores under test, one line each.
+const STORES: &[Named] = &[
+    ("memory", SEQUENCES, memory),
+    ("sqlite", SEQUENCES, sqlite),
+    #[cfg(feature = "redis")]
+    ("redis", FEW, || redis::fixture(NOW)),
+];
+
+const NOW: Timestamp = Timestamp::from_ms(1_769_850_000_123);
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let asked = |store: &str| {
+        !arguments.list && arguments.filter.as_ref().is_none_or(|f| f.contains(store) || !f.contains("::"))
+    };
+    let trials = STORES.iter().flat_map(|store| {
+        let missing = store.0 == "redis" && asked(store.0) && redis_server::redis().is_err();
+        [false, true].map(|beside| trial(store, beside, missing))
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
-// One line for each store, and a function that makes an empty one.
-stores! {
-    memory,
-    sqlite,
+/// Beside the memory store, or alone.
+fn trial((name, sequences, fixture): &'static Named, beside: bool, missing: bool) -> Trial {
+    let promise =
+        if beside { "answers_as_the_memory_store_does" } else { "keeps_the_invariants_whatever_happens" };
+    let trial = Trial::test(format!("{name}::{promise}"), move || {
+        if missing {
+            return Err(Failed::from(format!("TENURE_TEST_REQUIRE names {name}, and there is none")));
+        }
+        explore(name, *sequences, move || if beside { vec![memory(), fixture()] } else { vec![fixture()] });
+        Ok(())
+    });
+    if missing {
+        return trial.with_kind("no server").with_ignored_flag(!redis_server::is_required());
+    }
+    trial
 }
 
 fn memory() -> Fixture {
-    let clock = Arc::new(ManualClock::at(Timestamp::from_ms(1_769_850_000_123)));
+    let clock = Arc::new(ManualClock::at(NOW));
     Fixture { store: Arc::new(MemoryStore::new(Arc::clone(&clock) as _)), clock, reopen: None, keep: None }
 }
 
 fn sqlite() -> Fixture {
-    let clock = Arc::new(ManualClock::at(Timestamp::from_ms(1_769_850_000_123)));
+    let clock = Arc::new(ManualClock::at(NOW));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let options = SqliteOptions {
         // The disk is not what is tested.
@@ -63,19 +94,18 @@ fn sqlite() -> Fixture {
     Fixture { store, clock, reopen: None, keep: Some(Arc::new(folder)) }
 }
 
-const SEQUENCES: u32 = 64;
 const MOST_COMMANDS: usize = 120;
 
-fn explore(store: &str, fixtures: fn() -> Vec<Fixture>) {
+fn explore(store: &str, count: u32, fixtures: impl Fn() -> Vec<Fixture>) {
     let seed = match std::env::var("TENURE_TEST_SEED") {
         Ok(text) => text.parse().expect("TENURE_TEST_SEED is a number"),
         Err(_) => InstanceId::generate().bits() as u64,
     };
     // To the handle: what a test prints is swallowed when it passes.
-    let line = format!("{store}: {SEQUENCES} sequences, TENURE_TEST_SEED={seed}\n");
+    let line = format!("{store}: {count} sequences, TENURE_TEST_SEED={seed}\n");
     std::io::stderr().write_all(line.as_bytes()).expect("standard error can be written");
     let config = Config {
-        cases: SEQUENCES,
+        cases: count,
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: None,
         ..Config::default()

@@ -16,7 +16,10 @@ fn capabilities() -> Vec<Capabilities> {
     let clock = Arc::new(SystemClock);
     let sqlite =
         SqliteStore::open(SqliteOptions::new(folder.path().join("tenure.db"), Arc::clone(&clock) as _));
-    vec![MemoryStore::new(clock).capabilities(), sqlite.unwrap().capabilities()]
+    let mut all = vec![MemoryStore::new(clock).capabilities(), sqlite.unwrap().capabilities()];
+    #[cfg(feature = "redis")]
+    all.push(tenure::store::RedisStore::CAPABILITIES);
+    all
 }
 
 fn table() -> String {

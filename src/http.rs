@@ -205,3 +205,34 @@ async fn answer(request: Request, next: Next) -> Response {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::settings::Settings;
+    use crate::store::MemoryStore;
+    use axum::body::{Body, to_bytes};
+    use tower::ServiceExt;
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_a_problem_of_this_side_alone() {
+        let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+        let tenure = Tenure::open(store, Settings::default()).await.unwrap();
+        let directory = Directory::open(tenure.clone()).await.unwrap();
+        let api = Api::new(tenure.clone(), directory, HttpOptions::default());
+        async fn fails() -> axum::http::StatusCode {
+            panic!("a secret")
+        }
+        let router = Router::new()
+            .route("/fails", axum::routing::get(fails))
+            .layer(from_fn_with_state(api.clone(), around));
+        let answer = router.oneshot(Request::get("/fails").body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 500);
+        assert_eq!(answer.headers()["content-type"], problem::MEDIA_TYPE);
+        let body = to_bytes(answer.into_body(), 1 << 16).await.unwrap();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        assert!(body.contains("urn:tenure:problem:internal") && !body.contains("a secret"), "{body}");
+        tenure.shutdown().await.unwrap();
+    }
+}

@@ -52,12 +52,13 @@ pub use memory::MemoryStore;
 pub use redis::{RedisOptions, RedisStore};
 #[cfg(feature = "conformance")]
 pub use sqlite::{Between, Look};
-pub use sqlite::{SqliteOptions, SqliteStore, Synchronous};
+pub use sqlite::{SchemaVersions, SqliteOptions, SqliteStore, Synchronous};
 
 /// What a store answers, once it has.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Keeps tasks, schedules, occurrences, runs, attempts, events, and what is said of agents. See the [module](self) for the invariants.
+/// Keeps tasks, schedules, occurrences, runs, attempts, events, and what is said of agents. See the
+/// [module](self) for the invariants.
 pub trait Store: Send + Sync + 'static {
     /// What it can do beyond the invariants.
     fn capabilities(&self) -> Capabilities;

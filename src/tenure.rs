@@ -6,6 +6,7 @@ mod events;
 mod files;
 mod runs;
 mod tasks;
+mod upkeep;
 
 use std::sync::Arc;
 use std::time::Duration;

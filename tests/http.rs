@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says so by panicking")]
 #![cfg(feature = "http")]
 
+#[path = "http/answers.rs"]
+mod answers;
 #[path = "http/bad_input.rs"]
 mod bad_input;
 #[path = "http/documentation.rs"]

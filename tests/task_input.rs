@@ -82,6 +82,12 @@ fn what_has_a_wrong_form_is_named_by_its_path() {
 }
 
 #[test]
+fn a_schedule_that_nobody_names_is_the_default() {
+    let task = TaskSpec::parse(r#"{ "task_id": "t", "agent_id": "a", "query": "q" }"#).unwrap();
+    assert_eq!(task.schedule, tenure::model::Schedule::default());
+}
+
+#[test]
 fn schedules_are_checked() {
     let schedules = [
         r#""manual""#,

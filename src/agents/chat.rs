@@ -123,7 +123,8 @@ impl ChatRunner {
             Ok(Ended::Broken(error)) | Err(error) => return Err(output.fail(error)),
         };
         if let Some(reason) = reason.filter(|reason| reason != "stop") {
-            tracing::warn!(run = %context.run_id(), reason, "the model ended its answer early");
+            tracing::info!(run = %context.run_id(), reason, "the model ended its answer early");
+            output.note(&format!("the model ended its answer early: \"{reason}\"")).await;
         }
         Ok(output.finish())
     }

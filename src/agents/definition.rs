@@ -65,7 +65,7 @@ pub struct CommandAgent {
     /// Variables of its environment, besides those it inherits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Where it runs; the folder of its run if nothing is said.
+    /// Where it runs, from where the host does; the folder of its run if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<PathBuf>,
     /// How long it may go on after it was told to stop, by SIGTERM, until it is killed. Default 5 s; the patience of
@@ -79,6 +79,7 @@ pub struct CommandAgent {
 /// | the endpoint | the attempt |
 /// |---|---|
 /// | answers | completes; the text is the result, and is in `output.md` as it comes |
+/// | ends early (`length`, `content_filter` ...) | completes; `logs/attempt-N.log` says so |
 /// | 401, 403 | fails, class `authentication` |
 /// | 404 | fails, class `not_found` |
 /// | 408, 504 | fails, class `timeout` |

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::agent::{AgentError, Answer, WrittenResult};
 use crate::instance::{AuthorityError, RunContext};
 use crate::model::Payload;
-use crate::workspace::{GuardedWorkspace, OUTPUT_MD, WorkspaceError};
+use crate::workspace::{GuardedWorkspace, LOGS, OUTPUT_MD, WorkspaceError};
 
 /// What is kept in memory at least of what is in the file: enough for a preview.
 const LEAST_KEPT: usize = 8 * 1024;
@@ -78,6 +78,18 @@ impl Output {
         self.size = size;
         self.utf8.feed(bytes);
         Ok(())
+    }
+
+    /// Notes something about the attempt where people look for it.
+    pub(super) async fn note(&self, text: &str) {
+        let Some(workspace) = &self.workspace else { return };
+        let path = format!("{LOGS}/attempt-{}.log", self.context.attempt());
+        let line = format!("{text}\n");
+        if let Err(error) =
+            workspace.blocking(move |workspace| workspace.append(&path, line.as_bytes())).await
+        {
+            tracing::debug!(%error, "a note about an attempt was not written");
+        }
     }
 
     /// All of it as the answer.

@@ -15,7 +15,7 @@ use super::problem::{Kind, Problem};
 use super::query::shown;
 
 /// The paths that tell nothing about work, for who watches over hosts.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Whether a request may be served.
 pub(super) fn admit(options: &HttpOptions, parts: &Parts) -> Result<(), Problem> {

@@ -226,7 +226,9 @@ impl Shared {
             state.cursor = None;
             return None;
         }
-        if let Some(slots) = state.subscribers.get(&Subject::All) {
+        if let Some(slots) = state.subscribers.get(&Subject::All)
+            && !events.is_empty()
+        {
             let all: Vec<&model::Event> = events.iter().collect();
             give(slots, Page::of(&Subject::All, after, &all));
         }
@@ -312,5 +314,43 @@ async fn begin(shared: &Weak<Shared>, tenure: &Tenure) -> Option<u64> {
             }
         }
         sleep(AFTER_FAILURE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::model::TaskSpec;
+    use crate::settings::Settings;
+    use crate::store::MemoryStore;
+    use crate::tenure::RunRequest;
+
+    #[tokio::test]
+    async fn who_does_not_take_what_comes_is_told_how_much_was_missed_and_where_it_goes_on() {
+        let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+        let tenure = Tenure::open(store, Settings::default()).await.unwrap();
+        let spec =
+            r#"{ "task_id": "t", "agent_id": "nobody", "query": "q", "overlap_policy": "allow_parallel" }"#;
+        let task = tenure.create_task(TaskSpec::parse(spec).unwrap()).await.unwrap();
+        let hub = Hub::default();
+        let slow = hub.subscribe(&tenure, Subject::All).await;
+        let quick = hub.subscribe(&tenure, Subject::All).await;
+        assert_eq!(slow.cursor, tenure.newest_cursor().await.unwrap());
+        let mut last = slow.cursor;
+        for _ in 0..=MOST_PAGES {
+            tenure.run_now(&task.spec.task_id, RunRequest::default()).await.unwrap();
+            // Each run is handed on before the next is wanted.
+            let Item::Page(page) = quick.next().await else { panic!("the quick one missed something") };
+            assert_eq!(page.after, last);
+            last = page.last();
+        }
+        let Item::Missed(missed) = slow.next().await else { panic!("the queue has no end") };
+        let Item::Page(page) = slow.next().await else { panic!("nothing is kept") };
+        assert_eq!(missed.events, u64::try_from(MOST_PAGES).unwrap());
+        assert_eq!((missed.last, page.last()), (page.after, last));
+        drop((slow, quick));
+        assert!(hub.shared.state.lock().subscribers.is_empty());
+        tenure.shutdown().await.unwrap();
     }
 }

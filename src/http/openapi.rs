@@ -1,13 +1,13 @@
 //! The interface as a document, made from the handlers that serve it.
 
 use utoipa::OpenApi as _;
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Api, agents, events, files, problem, runs, schemas, status, tasks};
+use super::{Api, agents, auth, events, files, problem, runs, schemas, status, tasks};
 
 /// What the document says beside its operations.
 #[derive(utoipa::OpenApi)]
@@ -73,54 +73,55 @@ pub fn openapi() -> OpenApi {
     }
     let paths = std::mem::take(&mut document.paths.paths);
     for (path, mut item) in paths {
-        let takes_name = path.contains('{');
-        each_operation(&mut item, |operation, takes_body| {
-            complete(operation, takes_body, takes_name, path.starts_with("/background/"));
-        });
+        let operations = [
+            (&mut item.get, false),
+            (&mut item.post, true),
+            (&mut item.patch, true),
+            (&mut item.delete, false),
+        ];
+        for (operation, takes_body) in operations {
+            operation.iter_mut().for_each(|operation| complete(operation, &path, takes_body));
+        }
         // The rest of a path is a name like any other in the document.
         document.paths.paths.insert(path.replace("{*", "{"), item);
     }
     document
 }
 
-fn each_operation(item: &mut PathItem, mut complete: impl FnMut(&mut Operation, bool)) {
-    let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
-    for operation in operations.into_iter().flatten() {
-        let takes_body = operation.request_body.is_some();
-        complete(operation, takes_body);
-    }
+/// Operations that ask nothing of the store.
+const WITHOUT_STORE: [&str; 3] = ["tree", "list_agents", "get_agent"];
+
+/// What every operation of its kind may answer.
+fn common(operation: &Operation, path: &str, takes_body: bool) -> Vec<(u16, &'static str)> {
+    let id = operation.operation_id.as_deref().unwrap_or_default();
+    let mut common = Vec::new();
+    let mut may = |applies: bool, status: u16, description: &'static str| {
+        if applies {
+            common.push((status, description));
+        }
+    };
+    let takes_name = path.contains('{');
+    let work = path.starts_with("/background/");
+    let guarded = !auth::OPEN.contains(&path);
+    may(takes_name || takes_body, 400, "the request cannot be read");
+    may(guarded, 401, "a token is needed");
+    may(guarded, 403, "a page of another site asked, and no token is set");
+    may(takes_name, 404, "there is no such thing");
+    may(work && id != "read_file", 406, "no answer is of an accepted media type");
+    may(takes_body, 408, "the body took too long to arrive");
+    may(takes_body, 413, "the body is too large");
+    may(takes_body, 415, "the body is no JSON by its media type");
+    may(guarded, 421, "this host has another name, and no token is set");
+    may(work, 422, "what was given cannot be taken; `errors` names each field");
+    let stored = work && !WITHOUT_STORE.contains(&id);
+    may(stored, 503, "the store does not answer, too much is asked at once, or the host is shutting down");
+    common
 }
 
-/// Adds what every operation of its kind may answer.
-fn complete(operation: &mut Operation, takes_body: bool, takes_name: bool, guarded: bool) {
-    let mut common = Vec::new();
-    if guarded {
-        common.extend([
-            (400, "the request cannot be read"),
-            (401, "a token is needed"),
-            (403, "a page of another site asked, and no token is set"),
-            (406, "no answer is of an accepted media type"),
-            (421, "this host has another name, and no token is set"),
-            (422, "what was given cannot be taken; `errors` names each field"),
-            (503, "the store does not answer, too much is asked at once, or the host is shutting down"),
-        ]);
-    }
-    if takes_name {
-        common.push((404, "there is no such thing"));
-    }
-    if takes_body {
-        common.extend([
-            (408, "the body took too long to arrive"),
-            (413, "the body is too large"),
-            (415, "the body is no JSON by its media type"),
-        ]);
-    }
-    for (status, description) in common {
-        operation
-            .responses
-            .responses
-            .entry(status.to_string())
-            .or_insert_with(|| RefOr::T(failure(description)));
+fn complete(operation: &mut Operation, path: &str, takes_body: bool) {
+    for (status, description) in common(operation, path, takes_body) {
+        let responses = &mut operation.responses.responses;
+        responses.entry(status.to_string()).or_insert_with(|| RefOr::T(failure(description)));
     }
     for (status, response) in &mut operation.responses.responses {
         if let RefOr::T(response) = response

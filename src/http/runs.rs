@@ -294,7 +294,8 @@ pub(super) async fn begin(
         None => (run, false),
     };
     let place = format!("/background/runs/{}", run.run_id);
-    answer::at(status_of(settled), &place, &shown(api, &run).await?)
+    // Why it waits is not looked up: who wants many runs wants them fast.
+    answer::at(status_of(settled), &place, &RunView::from(&run))
 }
 
 fn place(api: &Api) -> Result<limits::Place, Problem> {

@@ -185,3 +185,24 @@ impl AsyncWrite for Patient {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_of_what_it_is_sent_is_let_go_after_its_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taker = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let limit = Duration::from_secs(60);
+        let mut sender = Patient::new(stream, limit);
+        let begun = Instant::now();
+        // More than the buffers on the way hold.
+        let ended = sender.write_all(&vec![0; 64 << 20]).await.unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() >= limit, "not before its time");
+        drop(taker);
+    }
+}

@@ -1,6 +1,7 @@
 //! How the host is: its status, its tree, and what watchers of hosts ask for.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -8,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
+use utoipa::openapi::OpenApi;
 
 use super::problem::Answer;
 use super::{Api, answer, openapi, query, schemas};
@@ -91,12 +93,12 @@ pub(super) async fn healthz() -> Answer {
     answer::ok(&BTreeMap::from([("status", "ok")]))
 }
 
-/// Whether this host is ready.
+/// Whether this host is ready. Whoever asks shows no token: what the store says is told by the status alone.
 #[derive(Serialize)]
 struct Ready {
     ready: bool,
-    #[serde(flatten)]
-    health: Health,
+    store: &'static str,
+    draining: bool,
 }
 
 /// Whether this host takes and does work: its store answers, and it is not shutting down
@@ -109,9 +111,11 @@ pub(super) async fn readyz(State(api): State<Api>) -> Answer {
     // A host that nobody uses does not notice by itself that its store is gone.
     let answers = api.tenure().probe().await.is_ok();
     let health = api.tenure().health();
-    let ready = answers && !health.draining && health.store == StoreHealth::Answering;
+    let answering = answers && health.store == StoreHealth::Answering;
+    let (ready, draining) = (answering && !health.draining, health.draining);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let mut response = answer::json(status, &Ready { ready, health })?;
+    let store = if answering { "answering" } else { "failing" };
+    let mut response = answer::json(status, &Ready { ready, store, draining })?;
     response.extensions_mut().insert(super::AsItIs);
     Ok(response)
 }
@@ -134,5 +138,6 @@ pub(super) async fn metrics(State(api): State<Api>) -> Response {
     (status = 200, content_type = "application/json", body = schemas::Anything),
 ))]
 pub(super) async fn document() -> Answer {
-    answer::ok(&openapi::openapi())
+    static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(openapi::openapi);
+    answer::ok(&*DOCUMENT)
 }

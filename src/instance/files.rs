@@ -81,7 +81,7 @@ impl Instance {
     }
 
     /// Removes the folders of runs that are gone.
-    pub(super) async fn remove_folders(&self, folders: Vec<Arc<str>>) {
+    pub(crate) async fn remove_folders(&self, folders: Vec<Arc<str>>) {
         let Some(files) = self.files.as_ref().filter(|_| !folders.is_empty()) else { return };
         let _alone = files.removing.write().await;
         let root = files.root.clone();

@@ -36,6 +36,26 @@ pub struct Schedule {
     pub dst_fold: DstFold,
 }
 
+/// The task runs when asked to.
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            timing: Timing::Manual,
+            timezone: "UTC".to_owned(),
+            start_at: None,
+            end_at: None,
+            jitter: Seconds::default(),
+            misfire_policy: MisfirePolicy::default(),
+            misfire_grace: Seconds::new(60),
+            catch_up_limit: 25,
+            catch_up_window: None,
+            catch_up_spread: None,
+            dst_gap: DstGap::default(),
+            dst_fold: DstFold::default(),
+        }
+    }
+}
+
 /// What names the instants of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Timing {

@@ -48,12 +48,14 @@ mod prune;
 mod read;
 mod readers;
 mod row;
+mod schema;
 mod tx;
 mod write;
 mod writer;
 
 #[cfg(feature = "conformance")]
 pub use probe::{Between, Look};
+pub use schema::SchemaVersions;
 
 /// The most calls that wait for the writer; more wait to be let in.
 const MOST_WAITING: usize = 8192;

@@ -53,13 +53,17 @@ async fn an_answer_can_be_read_while_it_comes() {
     until(|| read() == "one two").await;
     live.say(finish("length"));
     assert_eq!(text(&stage.settled(&run).await), "one two");
+    let note = "the model ended its answer early: \"length\"\n";
+    assert_eq!(stage.file(&run, "logs/attempt-1.log"), note.as_bytes());
     live.hung_up().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_not_streamed_is_taken_as_well() {
-    let whole = json!({ "choices": [{ "message": { "role": "assistant", "content": "all" }, "finish_reason": "stop" }] });
-    let parts = json!({ "choices": [{ "message": { "content": [{ "type": "text", "text": "in " }, { "type": "text", "text": "parts" }] } }] });
+    let said = json!({ "role": "assistant", "content": "all" });
+    let whole = json!({ "choices": [{ "message": said, "finish_reason": "stop" }] });
+    let said = json!([{ "type": "text", "text": "in " }, { "type": "text", "text": "parts" }]);
+    let parts = json!({ "choices": [{ "message": { "content": said } }] });
     let (stage, _endpoint) = asking(vec![json_reply(&whole), json_reply(&parts)]).await;
     assert_eq!(text(&stage.run(json!({})).await), "all");
     assert_eq!(text(&stage.run(json!({})).await), "in parts");

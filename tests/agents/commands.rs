@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure::clock::SystemClock;
 use tenure::model::{ApprovalAnswer, AttemptStatus, RunResult, RunStatus};
+use tenure::store::MemoryStore;
+use tenure::store::faulty::{Fault, Faulty, Method};
 
 use crate::stage::{Stage, bash, bytes, error, retries, text, with_environment};
 
@@ -250,4 +255,22 @@ async fn without_a_workspace_the_result_is_kept_with_the_run() {
     stage.agent(bash("head -c 200000 /dev/zero | tr '\\0' x; echo ${TENURE_WORKSPACE-none}"));
     let run = stage.run(json!({})).await;
     assert_eq!(text(&run), format!("{}none\n", "x".repeat(200_000)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_the_store_holds_up_the_output_and_loses_nothing_of_it() {
+    let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
+    let stage = Stage::open_on(Arc::clone(&faulty) as _, |settings| {
+        settings.lease = Duration::from_millis(500);
+        settings.heartbeat = Some(Duration::from_millis(100));
+        settings.grace = Some(Duration::from_secs(50));
+    })
+    .await;
+    // The lease cannot be relied on from half a second on, until the store renews again.
+    faulty.script(Method::Renew, (0..12).map(|_| Some(Fault::Refuse)));
+    stage.agent(bash("for n in {1..30}; do echo $n; sleep 0.05; done"));
+    let run = stage.run(json!({})).await;
+    let all: String = (1..=30).map(|n| format!("{n}\n")).collect();
+    assert_eq!((run.status, text(&run)), (RunStatus::Completed, all));
+    assert!(faulty.calls(Method::Renew) > 12, "the outage was lived through");
 }

@@ -12,7 +12,7 @@ use tenure::model::{
     AgentId, CancelMode, Event, EventKind, Run, RunError, RunResult, Subject, TaskId, TaskSpec,
 };
 use tenure::rules::CancelRequest;
-use tenure::store::MemoryStore;
+use tenure::store::{MemoryStore, Store};
 use tenure::{RunRequest, Settings, Tenure, WorkspaceFolder};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,6 +32,10 @@ impl Stage {
     }
 
     pub(crate) async fn open_with(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::open_on(Arc::new(MemoryStore::new(Arc::new(SystemClock))), change).await
+    }
+
+    pub(crate) async fn open_on(store: Arc<dyn Store>, change: impl FnOnce(&mut Settings)) -> Self {
         let folder = TempDir::new().unwrap();
         let mut settings = Settings {
             workspace: Some(WorkspaceFolder::at(folder.path().join("root"))),
@@ -39,7 +43,6 @@ impl Stage {
             ..Settings::default()
         };
         change(&mut settings);
-        let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
         let tenure = Tenure::open(store, settings).await.unwrap();
         let directory = Directory::open(tenure.clone()).await.unwrap();
         Self { tenure, directory, folder }

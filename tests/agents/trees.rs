@@ -8,8 +8,8 @@ use tenure::model::{CancelMode, RunStatus};
 use crate::stage::{Canary, Stage, error, text};
 
 /// Ignores SIGTERM, and so do its children; all of them hold the canary.
-const DEAF: &str =
-    "trap '' TERM; (sleep 1000 & sleep 1000) & echo begun; echo ready >&9; sleep 1000; sleep 1000";
+const DEAF: &str = "trap '' TERM; env -i sleep 1000 & (sleep 1000 & sleep 1000) & \
+                    echo begun; echo ready >&9; sleep 1000; sleep 1000";
 
 async fn deaf(change: impl FnOnce(&mut tenure::Settings)) -> (Stage, Canary) {
     let (stage, canary) = (Stage::open_with(change).await, Canary::new().await);
@@ -22,7 +22,7 @@ async fn deaf(change: impl FnOnce(&mut tenure::Settings)) -> (Stage, Canary) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_program_leaves_running_ends_with_it() {
     let (stage, canary) = (Stage::open().await, Canary::new().await);
-    stage.agent(canary.bash("sleep 1000 & (trap '' TERM HUP; sleep 1000) & echo done"));
+    stage.agent(canary.bash("sleep 1000 & env -i sleep 1000 & (trap '' TERM HUP; sleep 1000) & echo done"));
     let run = stage.start(json!({})).await;
     let held = canary.held().await;
     let run = stage.settled(&run).await;

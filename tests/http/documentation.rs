@@ -67,3 +67,50 @@ async fn the_flow_of_the_documentation_works_as_it_is_written() {
     assert_eq!(paths, ["artifacts", "events.jsonl", "logs", "output.md", "run.json"]);
     served.end().await;
 }
+
+/// The same by `curl`, where there is one: the commands as they are printed, but for the address.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_documentation_work_as_they_are_printed() {
+    let served = Served::new().await;
+    for other in ["fail", "held", "ask"] {
+        served.tenure.unregister_agent(&other.to_owned().try_into().unwrap());
+    }
+    let curl = async |path: &str, body: Option<&str>| {
+        let mut command = tokio::process::Command::new("curl");
+        command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "20"]).kill_on_drop(true);
+        if let Some(body) = body {
+            command.args(["-X", "POST", "-H", "Content-Type: application/json", "-d", body]);
+        }
+        let output = command.arg(served.url(path)).output().await?;
+        assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok::<serde_json::Value, std::io::Error>(serde_json::from_slice(&output.stdout).unwrap())
+    };
+    let task = r#"{
+    "task_id": "health_report",
+    "query": "Check system health and write the report.",
+    "schedule": {"type": "manual"},
+    "timeout_seconds": 60
+  }"#;
+    match curl("/background/tasks", Some(task)).await {
+        Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => {
+            // The flow itself is held to above, by another client.
+            served.end().await;
+            return;
+        }
+        made => assert_eq!(made.unwrap()["task_id"], "health_report"),
+    }
+    let run = curl("/background/tasks/health_report/run", Some(r#"{"wait": true}"#)).await.unwrap();
+    assert_eq!(run["status"], "completed");
+    let run_id = run["run_id"].as_str().unwrap();
+    for (path, field) in [
+        ("/background/status".to_owned(), "worker_id"),
+        ("/background/tasks/health_report/status".to_owned(), "latest_run"),
+        (format!("/background/runs/{run_id}"), "result_preview"),
+        (format!("/background/runs/{run_id}/events"), "events"),
+        (format!("/background/runs/{run_id}/workspace"), "files"),
+    ] {
+        let told = curl(&path, None).await.unwrap();
+        assert!(!told[field].is_null(), "{path}: {told}");
+    }
+    served.end().await;
+}

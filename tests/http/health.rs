@@ -6,21 +6,22 @@ use reqwest::Method;
 use serde_json::json;
 use tenure::clock::SystemClock;
 use tenure::http::HttpOptions;
-use tenure::store::{MemoryStore, Store, faulty};
+use tenure::store::faulty::{self, Fault, Faulty};
+use tenure::store::{MemoryStore, Store};
 
 use crate::schema;
 use crate::support::Served;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_is_ready_while_its_store_answers_and_it_is_not_shut_down() {
-    let faulty = Arc::new(faulty::Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
+    let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
     let served = Served::on(faulty.clone(), HttpOptions::default()).await;
     served.task("echo", json!({})).await;
     assert_eq!(served.get("/readyz").await.expect(200)["ready"], true);
     faulty.close().await.unwrap();
     let told = served.get("/readyz").await;
     let told = told.expect(503);
-    assert_eq!((&told["ready"], &told["store"]["state"]), (&json!(false), &json!("failing")));
+    assert_eq!(told, &json!({ "ready": false, "store": "failing", "draining": false }));
     served.get("/healthz").await.expect(200);
     for (path, method) in [
         ("/background/status", Method::GET),
@@ -141,5 +142,50 @@ async fn what_is_described_is_served_and_what_is_served_is_described() {
         allowed.sort_unstable();
         assert_eq!(allowed, described(path), "{path}");
     }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_answered_in_time_though_the_store_hangs() {
+    let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
+    let request_timeout = std::time::Duration::from_millis(100);
+    let options = HttpOptions { request_timeout, ..HttpOptions::default() };
+    let served = Served::on(faulty.clone(), options).await;
+    served.task("echo", json!({})).await;
+    let hangs = || (0..3).map(|_| Some(Fault::Hang));
+    faulty.script(faulty::Method::Task, hangs());
+    faulty.script(faulty::Method::Run, hangs());
+    for (path, method) in [
+        ("/background/tasks/echo", Method::GET),
+        ("/background/tasks/echo/run", Method::POST),
+        ("/background/runs/r", Method::GET),
+        ("/background/runs/r?wait=true", Method::GET),
+        ("/background/runs/r/events", Method::GET),
+        ("/background/tasks/echo/status", Method::GET),
+    ] {
+        let told = served.call(method, path).await;
+        told.problem(503, "timeout");
+        assert_eq!(told.header("retry-after"), "1", "{path}");
+    }
+    served.get("/background/tasks/echo").await.expect(200);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_lost_answer_a_caller_is_told_that_it_may_have_been_done() {
+    let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
+    let served = Served::on(faulty.clone(), HttpOptions::default()).await;
+    served.tenure.unregister_agent(&"echo".to_owned().try_into().unwrap());
+    served.task("echo", json!({})).await;
+    let path = "/background/tasks/echo/run";
+    let ask = async || {
+        let request = served.request(Method::POST, path).header("idempotency-key", "once").json(&json!({}));
+        served.ask(path, request).await
+    };
+    faulty.script(faulty::Method::Commit, [Some(Fault::LoseAnswer)]);
+    let told = ask().await;
+    assert!(told.problem(503, "store_unknown")["hint"].as_str().unwrap().contains("Idempotency-Key"));
+    ask().await.expect(202);
+    assert_eq!(served.get("/background/runs").await.expect(200)["total"], 1, "asked twice, made once");
     served.end().await;
 }

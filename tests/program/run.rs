@@ -215,3 +215,90 @@ fn the_first_example_of_the_readme_reports_on_this_machine() {
         assert!(done.out.contains(part), "{part}: {}", done.out);
     }
 }
+
+#[test]
+fn the_first_task_of_the_guide_says_what_the_guide_says() {
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/GUIDE.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let block = |language: &str| {
+        let begins = guide.split_once(&format!("```{language}\n")).unwrap().1;
+        begins.split_once("```").unwrap().0.to_owned()
+    };
+    let place = Place::with("");
+    place.write("hello.toml", block("toml"));
+    let done = place.tenure(&["run", "hello.toml"]);
+    let shown = block("console").replace("$ tenure run hello.toml\n", "");
+    let told = done.out.split("\n\n").next().unwrap().to_owned() + "\n";
+    assert_eq!(redacted(&told, &place), redacted(&shown, &place), "{done:?}");
+}
+
+#[test]
+fn a_program_tells_its_progress_with_a_command() {
+    let place = shell(
+        "\"$PROGRAM\" progress 40 half way; until grep -q progress events.jsonl; do sleep 0.02; done",
+        "",
+    );
+    let mut config = std::fs::read_to_string(place.path("tenure.toml")).unwrap();
+    config.push_str(&format!("[agents.sh.env]\nPROGRAM = {:?}\n", env!("CARGO_BIN_EXE_tenure")));
+    place.write("tenure.toml", config);
+    let done = place.tenure(&["run", "tenure.toml"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.out.contains(" 40%  half way"), "{done:?}");
+    let outside = place.tenure(&["progress", "40"]);
+    assert_eq!(outside.code, Some(2), "{outside:?}");
+    assert!(outside.err.contains("TENURE_PROGRESS is not set"), "{outside:?}");
+    assert_eq!(place.tenure(&["progress", "101"]).code, Some(2));
+}
+
+#[test]
+fn a_run_stores_no_schedule_and_leaves_one_that_is_stored() {
+    let place = shell("true", "schedule = { type = \"interval\", seconds = 1 }");
+    assert_eq!(place.tenure(&["run", "tenure.toml"]).code, Some(0));
+    let schedule = |server: &Server| server.get("/background/tasks/t").body["schedule"]["type"].clone();
+    place.write("empty.toml", "");
+    let server = place.serve(&["--config", "empty.toml"]);
+    assert_eq!(schedule(&server), "manual");
+    server.started.kill();
+    let server = place.serve(&[]);
+    assert_eq!(schedule(&server), "interval");
+    server.started.kill();
+    assert_eq!(place.tenure(&["run", "tenure.toml"]).code, Some(0));
+    let server = place.serve(&["--config", "empty.toml"]);
+    assert_eq!(schedule(&server), "interval");
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_who_asks() {
+    let place = shell("true", "");
+    let coloured = |args: &[&str]| place.tenure(args).out.contains('\x1b');
+    assert!(!coloured(&["config"]));
+    assert!(coloured(&["config", "--color", "always"]));
+    assert!(!coloured(&["config", "--color", "never"]));
+}
+
+#[test]
+fn a_run_that_a_killed_program_left_behind_is_taken_over() {
+    let place = shell(
+        "touch began; [ \"$TENURE_ATTEMPT\" -gt 1 ] || until [ -e ../../../../../../go ]; do sleep 0.02; done
+         echo \"attempt $TENURE_ATTEMPT\"",
+        "[worker]\nlease = 1",
+    );
+    let mut first = place.start(&["run", "tenure.toml"]);
+    let line = first.line("run ");
+    let id = line.rsplit(' ').next().unwrap().to_owned();
+    let began = place.path(".tenure/workspace/background/sh/t").join(&id).join("began");
+    until("the program runs", || began.exists());
+    first.kill();
+    let mut last = place.tenure(&["run", "tenure.toml"]);
+    until("the lease has ended", || {
+        let skipped = last.code == Some(4);
+        if skipped {
+            last = place.tenure(&["run", "tenure.toml"]);
+        }
+        !skipped
+    });
+    place.write("go", "");
+    assert_eq!(last.code, Some(0), "{last:?}");
+    assert!(last.err.contains(&format!("run {id} of the task is ")), "{last:?}");
+    assert!(last.out.contains("|  attempt 2") && last.out.contains("lost"), "{last:?}");
+}

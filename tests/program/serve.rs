@@ -127,3 +127,17 @@ fn a_token_is_asked_for_where_there_is_one() {
     assert_eq!(done.code, Some(0));
     assert!(!done.err.contains("hunter2"), "{}", done.err);
 }
+
+#[test]
+fn the_environment_names_the_file_the_store_and_the_address() {
+    let place = waits("");
+    std::fs::rename(place.path("tenure.toml"), place.path("other.toml")).unwrap();
+    let mut command = place.command(&["serve"]);
+    command.env("TENURE_CONFIG", "other.toml").env("TENURE_STORE", "sqlite:elsewhere/x.db");
+    command.env("TENURE_LISTEN", "127.0.0.1:0");
+    let mut started = place.start_with(command);
+    let address = started.line("listening on http://").trim_start_matches("listening on http://").to_owned();
+    let server = Server { started, address };
+    assert_eq!(server.get("/background/tasks/t").status, 200);
+    assert!(place.path("elsewhere/x.db").exists());
+}

@@ -3,29 +3,33 @@
 //!
 //! A process that cleared its environment as well is not found. It holds nothing that the host waits for.
 
+use std::collections::HashSet;
 use std::fs;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// How often is looked again for what was started while it was looked.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 32;
 
 /// Kills every process that has this in its environment.
 pub(super) fn kill(mark: &str) {
+    // One that was killed may take a moment to be gone: it is no new one.
+    let mut killed = HashSet::new();
     for _ in 0..ROUNDS {
-        if !kill_once(mark) {
+        let before = killed.len();
+        let new = pids().into_iter().filter(|pid| !killed.contains(pid) && kill_if(*pid, mark));
+        let new: Vec<i32> = new.collect();
+        killed.extend(new);
+        if killed.len() == before {
             return;
         }
     }
     tracing::warn!("processes of a program start others faster than they are killed");
 }
 
-/// Whether there was one.
-fn kill_once(mark: &str) -> bool {
-    let Ok(entries) = fs::read_dir("/proc") else { return false };
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    // All of them, not only up to the first.
-    pids.filter(|pid| kill_if(*pid, mark)).count() > 0
+fn pids() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The process is held before it is looked at, so that no other that came by its number is killed.

@@ -90,4 +90,7 @@ pub(crate) enum Command {
     Store(commands::Store),
     /// Completions for a shell
     Completions(commands::Completions),
+    /// Print the reference of the command line
+    #[command(hide = true)]
+    Reference(commands::Reference),
 }

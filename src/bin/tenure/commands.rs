@@ -1,46 +1,34 @@
 //! The commands that look or act. Each speaks the HTTP interface, of a server or of this process.
 
-use clap::Subcommand;
+mod agents;
+mod common;
+mod completions;
+mod doctor;
+mod events;
+mod form;
+mod here;
+mod host;
+mod near;
+mod pages;
+mod reference;
+mod runs;
+mod settle;
+mod store;
+mod tasks;
+
+pub(crate) use agents::Agents;
+pub(crate) use completions::Completions;
+pub(crate) use doctor::Doctor;
+pub(crate) use events::Events;
+pub(crate) use host::{Status, Tree};
+pub(crate) use reference::Reference;
+pub(crate) use runs::Runs;
+pub(crate) use store::Store;
+pub(crate) use tasks::Tasks;
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-
-/// Look at tasks, make and change them
-#[derive(Debug, Subcommand)]
-pub(crate) enum Tasks {}
-
-/// Look at runs, wait for them, cancel, retry or answer them
-#[derive(Debug, Subcommand)]
-pub(crate) enum Runs {}
-
-/// What happened, and what happens
-#[derive(Debug, clap::Args)]
-pub(crate) struct Events {}
-
-/// The agents that execute tasks
-#[derive(Debug, clap::Args)]
-pub(crate) struct Agents {}
-
-/// The live supervision tree
-#[derive(Debug, clap::Args)]
-pub(crate) struct Tree {}
-
-/// How the host is
-#[derive(Debug, clap::Args)]
-pub(crate) struct Status {}
-
-/// Look for what is wrong with the set-up
-#[derive(Debug, clap::Args)]
-pub(crate) struct Doctor {}
-
-/// Look after the store
-#[derive(Debug, Subcommand)]
-pub(crate) enum Store {}
-
-/// Completions for a shell
-#[derive(Debug, clap::Args)]
-pub(crate) struct Completions {}
 
 /// Any of them.
 #[derive(Debug)]
@@ -54,9 +42,21 @@ pub(crate) enum Asked {
     Doctor(Doctor),
     Store(Store),
     Completions(Completions),
+    Reference(Reference),
 }
 
 /// Does what is asked.
-pub(crate) async fn execute(asked: Asked, _global: &Global, _output: Output) -> Result<Exit, Failure> {
-    Err(Failure::usage(format!("{asked:?} is not there yet")))
+pub(crate) async fn execute(asked: Asked, global: &Global, output: Output) -> Result<Exit, Failure> {
+    match asked {
+        Asked::Tasks(asked) => tasks::execute(asked, global, output).await,
+        Asked::Runs(asked) => runs::execute(asked, global, output).await,
+        Asked::Events(asked) => events::execute(asked, global, output).await,
+        Asked::Agents(asked) => agents::execute(asked, global, output).await,
+        Asked::Tree(asked) => host::tree(asked, global, output).await,
+        Asked::Status(asked) => host::status(asked, global, output).await,
+        Asked::Doctor(asked) => doctor::execute(asked, global, output).await,
+        Asked::Store(asked) => store::execute(asked, global, output).await,
+        Asked::Completions(asked) => completions::print(&asked, output),
+        Asked::Reference(asked) => reference::print(&asked, output),
+    }
 }

@@ -1,8 +1,7 @@
 //! The program `tenure`.
-#![allow(dead_code)]
-mod when;
 
 mod args;
+mod client;
 mod commands;
 mod config;
 mod declare;
@@ -10,10 +9,12 @@ mod exit;
 mod logging;
 mod output;
 mod progress;
+mod render;
 mod run;
 mod serve;
 mod signals;
 mod stores;
+mod when;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -61,6 +62,7 @@ fn execute(command: Command, global: &Global, output: Output) -> Result<Exit, Fa
         Command::Doctor(args) => Asked::Doctor(args),
         Command::Store(args) => Asked::Store(args),
         Command::Completions(args) => Asked::Completions(args),
+        Command::Reference(args) => Asked::Reference(args),
     };
     on_runtime(commands::execute(asked, global, output))
 }

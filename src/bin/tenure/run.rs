@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure::agents::Directory;
 use tenure::model::{Run, RunStatus};
@@ -50,8 +51,10 @@ pub(crate) struct RunArgs {
     quiet: bool,
 }
 
-/// How often what is shown is renewed, and how often progress is stored for it.
-const LOOKS_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
+/// How often what is shown is renewed.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
+/// How often progress is stored at most, while somebody watches.
+const TELLS_EVERY: Duration = Duration::from_millis(250);
 
 /// A host that executes one task.
 struct Host {
@@ -72,7 +75,7 @@ pub(crate) async fn run(args: RunArgs, global: &Global, output: Output) -> Resul
     // The run has settled: what is left to do is short, and nobody waits longer than a signal.
     tokio::select! {
         closed = host.close() => closed?,
-        () = signals.stop() => return Ok(Exit::Forced),
+        _ = signals.next() => return Ok(Exit::Forced),
     }
     ended
 }
@@ -100,7 +103,8 @@ impl Host {
         let store = stores::open(&loaded.config)?;
         let settings = Settings {
             duty: Duty::OneTask(task.spec.task_id.clone()),
-            progress_every: LOOKS_EVERY,
+            progress_every: TELLS_EVERY,
+            progress_limit: 10_000,
             ..loaded.config.settings()
         };
         let tenure = Tenure::open(Arc::clone(&store), settings).await?;
@@ -126,7 +130,7 @@ impl Host {
         signals: &mut Signals,
         output: Output,
     ) -> Result<Exit, Failure> {
-        declare::task(&self.tenure, task).await?;
+        declare::task_by_hand(&self.tenure, task).await?;
         let request = RunRequest {
             query: args.query.as_deref().map(Arc::from),
             // Who runs it by hand means it.
@@ -134,6 +138,16 @@ impl Host {
             ..RunRequest::default()
         };
         let run = self.tenure.run_now(&task.spec.task_id, request).await?;
+        let run = match self.left_behind(&run).await? {
+            Some(left) => {
+                let (id, status) = (&left.run_id, left.status);
+                output.note(format_args!(
+                    "run {id} of the task is {status}, and nobody executes it: it is taken over"
+                ));
+                left
+            }
+            None => run,
+        };
         let view = View::new(args.json, args.quiet, output, &run);
         let watch = Watch::new(&self.tenure, run, view, &loaded.config.workspace.root);
         let watched = watch.until_settled(signals).await?;
@@ -151,22 +165,33 @@ impl Host {
         Ok(if watched.forced { Exit::Forced } else { Exit::of_run(summary.run.status) })
     }
 
+    /// The run because of which this one is skipped, if nobody executes it: the program that did is gone. It would
+    /// stand in the way of every further one.
+    async fn left_behind(&self, skipped: &Run) -> Result<Option<Run>, Failure> {
+        let blocker = skipped.blocked_by.as_ref().filter(|_| skipped.status == RunStatus::Skipped);
+        let Some(blocker) = blocker else { return Ok(None) };
+        let blocker = self.tenure.run(blocker).await?;
+        let now = self.store.now().await?;
+        let is_held = blocker.lease.is_some_and(|lease| lease.expires_at > now);
+        Ok(Some(blocker).filter(|blocker| blocker.status.is_active() && !is_held))
+    }
+
     /// What can be done about how it ended.
     async fn hint(&self, run: &Run) -> Option<String> {
         match run.status {
             RunStatus::Skipped => {
                 let blocker = self.tenure.run(run.blocked_by.as_ref()?).await.ok()?;
                 let settings = self.tenure.settings();
-                let taken_over = (settings.lease + settings.grace() + settings.sweep()).as_secs();
+                let lease = settings.lease.as_secs();
                 Some(format!(
                     "run {} of the task is {}, and its overlap policy skips others meanwhile. If the program that \
-                     executed it is gone, it is taken over within {taken_over} s; to end it at once: \
-                     tenure runs cancel {} --force",
+                     executes it is gone, the next tenure run takes it over once its lease of {lease} s has ended; \
+                     to end it at once: tenure runs cancel {} --force",
                     blocker.run_id, blocker.status, blocker.run_id
                 ))
             }
             RunStatus::AwaitingApproval => {
-                Some(format!("answer it: tenure runs resume {} --help", run.run_id))
+                Some(format!("answer it: tenure runs resume {} --approve, or --reject", run.run_id))
             }
             _ => None,
         }

@@ -53,7 +53,7 @@ fn check(conn: &Connection, options: &SqliteOptions) -> Result<usize, StoreError
     let path = options.path.display();
     let applied = applied(conn).map_err(|error| Fault::from(error).refused(&options.path))?;
     let newest = applied.iter().map(|(version, ..)| *version).max().unwrap_or(0);
-    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    let known = known();
     if newest > known {
         return Err(StoreError::refused(
             RefusedKind::NewerSchema,
@@ -90,6 +90,16 @@ fn applied(conn: &Connection) -> rusqlite::Result<Vec<(i64, String, String)>> {
     let mut rows = conn.prepare("SELECT version, name, checksum FROM schema_migrations ORDER BY version")?;
     let found = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     found.collect()
+}
+
+/// The version of the newest migration that was applied; none if there was none.
+pub(super) fn version(conn: &Connection) -> rusqlite::Result<Option<i64>> {
+    Ok(applied(conn)?.iter().map(|(version, ..)| *version).max())
+}
+
+/// The version that this program brings a file to.
+pub(super) fn known() -> i64 {
+    MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
 /// FNV-1a: tells an edited text from the one that was applied; nobody has to be kept from forging it.

@@ -79,7 +79,7 @@ macro_rules! setting {
 /// All of them, in the order of the sections.
 pub(crate) const TABLE: &[Setting] = &[
     setting!(server.listen, "TENURE_LISTEN", "ADDR",
-        "Where the HTTP interface listens. Port 0 takes a free one. Any address but that of this machine itself needs a token.")
+        "Where the HTTP interface listens. Port 0 takes a free one. Any but that of this machine needs a token.")
         .flag("listen").restart(),
     setting!(opt server.token, "TENURE_TOKEN", "TOKEN",
         "The token that every request has to show. Better kept in the environment than in the file."),
@@ -139,9 +139,10 @@ pub(crate) const TABLE: &[Setting] = &[
     setting!(workspace.max_total_bytes, "TENURE_MAX_TOTAL_BYTES", "BYTES", "The most bytes of all files of a run.")
         .restart(),
     setting!(log.level, "TENURE_LOG", "LEVEL",
-        "What is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which wins over this.")
+        "What is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which wins.")
         .flag("log").everywhere().restart(),
-    setting!(log.format, "TENURE_LOG_FORMAT", "text|json", "How it is logged.").flag("log-format").everywhere().restart(),
+    setting!(log.format, "TENURE_LOG_FORMAT", "text|json", "How it is logged.")
+        .flag("log-format").everywhere().restart(),
 ];
 
 /// A value that has a text of its own.

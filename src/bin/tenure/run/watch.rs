@@ -54,7 +54,8 @@ impl<'a> Watch<'a> {
                 event = events.next() => if self.tell(event?) {
                     break;
                 },
-                () = signals.stop() => self.cancel().await?,
+                // A terminal that is closed wants it stopped as well.
+                _told = signals.next() => self.cancel().await?,
                 _ = ticks.tick() => self.look().await,
             }
         }

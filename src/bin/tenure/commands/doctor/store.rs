@@ -1,0 +1,142 @@
+//! Whether the store can be used, is up to date and whole, and whether its clock is that of this machine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::Tenure;
+use tenure::model::Timestamp;
+use tenure::store::SqliteStore;
+
+use super::Finding;
+use crate::commands::common::Need;
+use crate::commands::here;
+use crate::config::{Config, StoreUrl};
+use crate::exit::Failure;
+
+/// How many findings of the check are told.
+const TOLD: usize = 5;
+/// How far clocks may be apart.
+const SKEW: Duration = Duration::from_secs(2);
+
+pub(super) async fn look(config: &Config, found: &mut Vec<Finding>) {
+    let StoreUrl::Sqlite(path) = &config.store.url else {
+        let finding = Finding::warn("store", "it is kept in memory: nothing survives the end of the server");
+        return found.push(finding.hint("name one that is kept: `store.url = \"sqlite:.tenure/tenure.db\"`"));
+    };
+    if !path.exists() {
+        let message = format!("there is none at \"{}\" yet", path.display());
+        let hint = "`tenure serve` and `tenure run FILE` make it; name another with --store";
+        return found.push(Finding::warn("store", message).hint(hint));
+    }
+    if schema(path, found) {
+        open(config, found).await;
+    }
+}
+
+/// False when it cannot be opened by this program.
+fn schema(path: &Path, found: &mut Vec<Finding>) -> bool {
+    let versions = match SqliteStore::schema(path) {
+        Ok(versions) => versions,
+        Err(error) => {
+            found.push(Finding::failed("store", Failure::from(error)));
+            return false;
+        }
+    };
+    let known = versions.known;
+    match versions.found {
+        Some(version) if version > known => {
+            let message = format!("its schema has version {version}, this program knows up to {known}");
+            found.push(Finding::fail("schema", message).hint("use a newer version of the program"));
+            return false;
+        }
+        Some(version) if version == known => found.push(Finding::ok("schema", format!("version {version}"))),
+        // To open it would bring it up to date: that is for who asks for it.
+        older => {
+            let version =
+                older.map_or_else(|| "nothing yet".to_owned(), |version| format!("version {version}"));
+            let message = format!("{version}; this program brings it to version {known}");
+            let hint = "`tenure store migrate`, or the next start, does it";
+            found.push(Finding::warn("schema", message).hint(hint));
+            return false;
+        }
+    }
+    true
+}
+
+async fn open(config: &Config, found: &mut Vec<Finding>) {
+    let store = match here::store(config, Need::Existing) {
+        Ok(store) => store,
+        Err(failure) => return found.push(Finding::failed("store", failure)),
+    };
+    found.push(Finding::ok("store", format!("{} answers", config.store.url)));
+    match Tenure::attach(Arc::clone(&store), config.settings()).await {
+        Ok(tenure) => {
+            found.push(clock(&tenure).await);
+            found.push(whole(&tenure).await);
+        }
+        Err(error) => found.push(Finding::failed("store", error.into())),
+    }
+    drop(store.close().await);
+}
+
+async fn clock(tenure: &Tenure) -> Finding {
+    let before = Timestamp::from_jiff(jiff::Timestamp::now());
+    match tenure.probe().await {
+        Ok(stored) => {
+            let after = Timestamp::from_jiff(jiff::Timestamp::now());
+            skew(before, stored, after)
+        }
+        Err(error) => Finding::failed("clock", error.into()),
+    }
+}
+
+/// What a reading of the store's clock says that lies between two of this machine's.
+fn skew(before: Timestamp, stored: Timestamp, after: Timestamp) -> Finding {
+    let apart = before.since(stored).max(stored.since(after));
+    if apart > SKEW {
+        let message = format!("the store's clock and that of this machine are {apart:?} apart");
+        return Finding::warn("clock", message)
+            .hint("set both by one time server: due times and leases go by the store's clock");
+    }
+    Finding::ok("clock", "the store's clock is that of this machine")
+}
+
+async fn whole(tenure: &Tenure) -> Finding {
+    match tenure.check_store(false).await {
+        Ok(findings) if findings.is_empty() => {
+            Finding::ok("records", "counters, lanes and places are as the runs say")
+        }
+        Ok(findings) => {
+            let more = findings.len().saturating_sub(TOLD);
+            let mut told: Vec<String> = findings.into_iter().take(TOLD).collect();
+            if more > 0 {
+                told.push(format!("and {more} more"));
+            }
+            Finding::fail("records", told.join("; "))
+                .hint("make them good with `tenure store check --repair`")
+        }
+        Err(error) => Finding::failed("records", error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn clocks_may_be_a_little_apart() {
+        let at = Timestamp::from_ms;
+        let state = |stored| skew(at(10_000), at(stored), at(10_100)).state;
+        for (stored, expected) in [
+            (10_050, State::Ok),
+            (8_000, State::Ok),
+            (7_999, State::Warn),
+            (12_100, State::Ok),
+            (12_101, State::Warn),
+        ] {
+            assert_eq!(state(stored), expected, "{stored}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Waiting for a run, by its events: nothing is asked again and again.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tenure::model::RunStatus;
+use tokio::time::timeout;
+
+use super::common::Session;
+use crate::client::{Answer, Ask, Messages};
+use crate::exit::{Exit, Failure};
+use crate::render::{event_line, run_line};
+use crate::when;
+
+/// How long a run is waited for.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Patience {
+    /// Wait no longer than this; the run goes on
+    #[arg(long, value_name = "LENGTH", value_parser = when::length)]
+    timeout: Option<Duration>,
+}
+
+impl Patience {
+    pub(super) const fn limit(&self) -> Option<Duration> {
+        self.timeout
+    }
+}
+
+/// Waits until a run is over or waits for a person; tells its events meanwhile.
+pub(super) async fn settle(
+    session: &Session,
+    run_id: &str,
+    limit: Option<Duration>,
+) -> Result<Answer, Failure> {
+    let Some(limit) = limit else { return settled(session, run_id).await };
+    match timeout(limit, settled(session, run_id)).await {
+        Ok(settled) => settled,
+        Err(_) => {
+            let run = session.client.ask(Ask::get(["runs", run_id])).await?;
+            let status = status(&run.value()?).map_or("not settled", RunStatus::as_str);
+            let message = format!("run \"{run_id}\" is {status} after {limit:?}");
+            Err(Failure::new(Exit::Timeout, message)
+                .hint(format!("it goes on; wait again with `tenure runs wait {run_id}`")))
+        }
+    }
+}
+
+async fn settled(session: &Session, run_id: &str) -> Result<Answer, Failure> {
+    // Events are heard from before the look at the run, so that its end cannot fall between.
+    let mut events = session.client.stream(Ask::get(["runs", run_id, "events"])).await?;
+    let mut told = Told::default();
+    loop {
+        let run = session.client.ask(Ask::get(["runs", run_id])).await?;
+        let now = status(&run.value()?);
+        if now.is_some_and(RunStatus::is_settled) {
+            return Ok(run);
+        }
+        if now == Some(RunStatus::Queued) && session.client.url().is_none() && session.output.is_terminal {
+            session.tell("no server was asked: a host of this store has to take it, such as `tenure serve`");
+        }
+        if told.ended {
+            return Err(Failure::new(Exit::Unavailable, "the server ended the stream of events")
+                .hint(format!("the run goes on; wait again with `tenure runs wait {run_id}`")));
+        }
+        told.until_settled(session, &mut events).await?;
+    }
+}
+
+/// What was told of a run so far.
+#[derive(Default)]
+struct Told {
+    /// The stream has ended.
+    ended: bool,
+}
+
+impl Told {
+    /// Tells what comes until something says that the run may have settled.
+    async fn until_settled(&mut self, session: &Session, events: &mut Messages) -> Result<(), Failure> {
+        loop {
+            let message = events.next().await?;
+            let Some(message) = message.filter(|message| !message.is("end")) else {
+                self.ended = true;
+                return Ok(());
+            };
+            let Ok(event) = serde_json::from_str::<Value>(&message.data) else { continue };
+            let settled = status(&event).is_some_and(RunStatus::is_settled);
+            if !settled {
+                session.tell(event_line(&session.look, &event));
+            }
+            if settled {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Where a run stands; none for what this program does not know.
+pub(super) fn status(value: &Value) -> Option<RunStatus> {
+    let word = value.get("status")?.as_str()?;
+    RunStatus::ALL.into_iter().find(|status| status.as_str() == word)
+}
+
+/// Shows a run that has settled; the exit code says how.
+pub(super) fn show_settled(session: &Session, run: &Answer) -> Result<Exit, Failure> {
+    session.show(run, "run_id", |look, run| {
+        let result = run.get("result_preview").and_then(Value::as_str).unwrap_or_default();
+        let line = run_line(look, run);
+        let result = crate::output::plain(result.trim_end());
+        if result.contains('\n') { format!("{line}\n\n{result}") } else { line }
+    })?;
+    Ok(status(&run.value()?).map_or(Exit::Failed, Exit::of_run))
+}
+
+/// What the exit code says of a run that was asked for and is not waited for.
+pub(super) fn wanted(run: &Value) -> Exit {
+    if status(run) == Some(RunStatus::Skipped) { Exit::Conflict } else { Exit::Ok }
+}

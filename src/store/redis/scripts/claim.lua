@@ -6,7 +6,9 @@ local PAGE = 1000
 
 -- What became due waits for nothing but its lanes.
 local function promote()
-  for _, rid in ipairs(call('ZRANGEBYSCORE', FUTURE, '-inf', digits(now), 'LIMIT', 0, PAGE)) do
+  local due = call('ZRANGEBYSCORE', FUTURE, '-inf', digits(now), 'LIMIT', 0, PAGE)
+  load_runs(due)
+  for _, rid in ipairs(due) do
     local r = load_run(rid)
     if r then
       take_out(r)
@@ -19,11 +21,16 @@ end
 
 -- The ready runs of these agents that come first.
 local function first_ready(agents, most)
-  local found = {}
+  local found, rids = {}, {}
+  flush_ready()
   for agent in pairs(agents) do
     local page = call('ZRANGEBYLEX', READY, '[' .. agent .. '\0', '(' .. agent .. '\1', 'LIMIT', 0, most)
-    for _, member in ipairs(page) do found[#found + 1] = { member, sub(member, #agent + 2) } end
+    for _, member in ipairs(page) do
+      found[#found + 1] = { member, sub(member, #agent + 2) }
+      rids[#rids + 1] = sub(member, -6)
+    end
   end
+  load_runs(rids)
   if next(agents, next(agents)) then table.sort(found, function(a, b) return before(a[2], b[2]) end) end
   return found
 end
@@ -56,7 +63,7 @@ function write.pick(sender)
       if taken[rid] then
         -- It is named already.
       elseif not r then
-        call('ZREM', READY, candidate[1])
+        READY_IS[candidate[1]] = false
         in_vain, again = in_vain + 1, true
       elseif place then
         move_to(r, place, lane)
@@ -88,24 +95,44 @@ function write.granted()
   return answer_runs(rids)
 end
 
--- Renews leases: 0 it stands, 1 it is fenced, 2 there is no such run. No version rises, nothing is told.
+-- Renews leases: 0 it stands, 1 it is fenced, 2 there is no such run. No version rises, nothing is told, and of a
+-- record only the lease is looked at and changed.
 function write.renew()
-  local expires, heard, answers = bytes(now + tonumber(take())), bytes(now), {}
+  local until_then, heard, answers, leases, names, rids = now + tonumber(take()), bytes(now), {}, {}, {}, {}
   for i = 1, tonumber(take()) do
-    local fence, nonce, name, kept_name = cut('>c8c8I2c0I2c0', take())
-    local rid = number_of(kept_name)
-    local r = rid and load_run(rid)
-    if not r then
+    local lease = {}
+    lease.fence, lease.nonce, lease.name, lease.kept = cut('>c8c8I2c0I2c0', take())
+    leases[i], names[i] = lease, lease.kept
+  end
+  all_of(IDS, names, function(name, rid)
+    NUMBER[name] = rid
+    if rid then rids[#rids + 1] = rid end
+  end)
+  local record_of, changed = {}, {}
+  all_of(RUNS, rids, function(rid, record) record_of[rid] = record end)
+  for i, lease in ipairs(leases) do
+    local rid = NUMBER[lease.kept]
+    local record = rid and record_of[rid]
+    if not record or #record < 56 then
       answers[i] = { 2 }
-    elseif not HELD[r.status] or r.nonce ~= nonce or r.fence ~= fence then
-      answers[i] = { 1, r.fence, r.status }
     else
-      if more(expires, r.expires) then r.expires = expires end
-      r.heard, CHANGED[rid] = heard, r
-      WAKE_AT[name .. '\0' .. rid] = wakes_at(r)
-      answers[i] = { 0, r.expires, has(r.flags, WITH_CANCEL) and r.own or false }
+      local status, flags, _, _, _, _, fence, _, alarm, _, _, nonce, expires = cut('>BBBBc8c8c8c8c8c9I3c8c8',
+        has(byte(record, 2), LEASED) and record or record .. record)
+      if not HELD[status] or not has(flags, LEASED) or nonce ~= lease.nonce or fence ~= lease.fence then
+        answers[i] = { 1, fence, status }
+      else
+        local at = num(expires)
+        if until_then > at then at, expires = until_then, bytes(until_then) end
+        record = sub(record, 1, 64) .. expires .. heard .. sub(record, 81)
+        record_of[rid], changed[rid] = record, record
+        if has(flags, HAS_ALARM) then at = math.min(at, num(alarm)) end
+        WAKE_AT[lease.name .. '\0' .. rid] = at
+        local r = has(flags, WITH_CANCEL) and parse(rid, record)
+        answers[i] = { 0, expires, r and r.own or false }
+      end
     end
   end
-  flush('')
+  fields(RUNS, changed)
+  scores(WAKE, WAKE_AT)
   return answers
 end

@@ -1,13 +1,16 @@
 -- Applies decisions, each for itself: everything is looked at before anything of one is written.
 
+local NONE = {}
+
 local function read_run_write()
-  local w, events, p = { events = {} }, nil, nil
+  local w, events, p = {}, nil, nil
   local blob = take()
   local kind, has_token, has_unrenewed, token, unrenewed, guard, has_end
   kind, w.expects, has_token, token, has_unrenewed, unrenewed, w.status, w.flags, w.version, w.stamp, w.fence, w.due,
     w.alarm, guard, w.spec_at, w.digest, w.attempt, has_end, w.ended, w.name, w.kept, w.lease, w.own, w.key, w.result,
     w.attempt_frame, events, p =
     cut('>Bc8Bc16Bc8BBc8c8c8c8c8BI2c8I4Bc8I2c0I2c0I2c0I4c0I4c0I4c0I4c0I4', blob)
+  w.events = events == 0 and NONE or {}
   for i = 1, events do w.events[i], p = cut('>I4c0', blob, p) end
   w.absent = kind == 0
   w.token = has_token == 1 and token
@@ -19,8 +22,8 @@ local function read_run_write()
 end
 
 local function read_decision()
-  local d = { runs = {}, lanes = {}, occurrences = {} }
   local has_task, has_schedule, runs, lanes, occurrences = cut('>BBI4I4I4', take())
+  local d = { runs = {}, lanes = lanes == 0 and NONE or {}, occurrences = occurrences == 0 and NONE or {} }
   if has_task == 1 then
     local t = { id = take(), expects = take(), change = take(), record = take(), events = {} }
     t.idle = take()
@@ -210,13 +213,16 @@ local function new_run(w, specs)
   local rid, spec = pack('>I6', seq), intern(specs[w.spec_at])
   local r = { rid = rid, sid = spec.sid, spec = spec, place = NOWHERE, lane = 0, cursors = '' }
   RUN[rid], NUMBER[w.kept] = r, rid
-  call('HSET', IDS, w.kept, rid)
+  NEW_IDS[w.kept] = rid
   if has(w.flags, WITH_KEY) then call('HSET', KEYED, w.key, rid .. w.digest .. w.name) end
   local block = floor(seq / BLOCK)
   if seq % BLOCK == 0 then call('ZADD', BLOCKS, block, block) end
-  if call('ZINCRBY', OF_TASK .. spec.task, 1, block) == '1' then
-    call('ZINCRBY', OF_TASK .. spec.task, block * 2 * BLOCK, block)
+  local blocks = IN_BLOCK[spec.task]
+  if not blocks then
+    blocks = {}
+    IN_BLOCK[spec.task] = blocks
   end
+  blocks[block] = (blocks[block] or 0) + 1
   return r
 end
 
@@ -238,7 +244,7 @@ local function revokes(r, w)
   return not same or has(r.flags, WITH_CANCEL) ~= has(w.flags, WITH_CANCEL)
 end
 
-local function index(r, w, before_status)
+local function index(r, w, before_status, woke)
   if r.status ~= before_status then
     if before_status then count(r.spec.task, before_status, -1) end
     count(r.spec.task, r.status, 1)
@@ -249,17 +255,17 @@ local function index(r, w, before_status)
   if w.ended then ENDED_AT[r.rid] = num(w.ended) end
   local at = wakes_at(r)
   if at then hint_agenda = true end
-  WAKE_AT[w.name .. '\0' .. r.rid] = at or false
+  if at ~= woke then WAKE_AT[w.name .. '\0' .. r.rid] = at or false end
 end
 
 local function write_told(r, w)
   local had = r.had_result
   if has(w.flags, HAS_RESULT) then
-    call('HSET', RESULTS, r.rid, w.result)
+    RESULT_IS[r.rid] = w.result
   elseif had then
-    call('HDEL', RESULTS, r.rid)
+    RESULT_IS[r.rid] = false
   end
-  if w.attempt > 0 then call('HSET', ATTEMPTS, r.rid .. pack('>I4', w.attempt), w.attempt_frame) end
+  if w.attempt > 0 then ATTEMPT_IS[r.rid .. pack('>I4', w.attempt)] = w.attempt_frame end
   for _, frame in ipairs(w.events) do r.cursors = r.cursors .. tell('r' .. r.rid .. frame) end
 end
 
@@ -267,16 +273,16 @@ local function write_run(w, specs)
   local rid = number_of(w.kept)
   local known = rid and load_run(rid)
   local r = known or new_run(w, specs)
-  local status, was = r.status, 0
+  local status, was, woke = r.status, 0, nil
   r.had_result = known and has(r.flags, HAS_RESULT)
   if known then
     if revokes(r, w) and #hint_cancels < 1000 then hint_cancels[#hint_cancels + 1] = w.name end
     take_out(r)
-    was = stance(status, r.flags)
+    was, woke = stance(status, r.flags), wakes_at(r)
   end
   take_over(r, w)
   CHANGED[r.rid] = r
-  index(r, w, status)
+  index(r, w, status, woke)
   account(r, was, stance(r.status, r.flags))
   if known then wake_lanes_of(r) end
   put_in(r, place_for(r))
@@ -303,10 +309,24 @@ local function apply(d, specs)
   return 0
 end
 
+-- Numbers and records of all runs that are to be written.
+local function load_all(decisions)
+  local names, rids = {}, {}
+  for _, d in ipairs(decisions) do
+    for _, w in ipairs(d.runs) do names[#names + 1] = w.kept end
+  end
+  all_of(IDS, names, function(name, rid)
+    NUMBER[name] = rid
+    if rid then rids[#rids + 1] = rid end
+  end)
+  load_runs(rids)
+end
+
 function write.commit(sender)
-  local specs, answers = {}, {}
+  local specs, decisions, answers = {}, {}, {}
   for i = 1, tonumber(take()) do specs[i] = { digest = take(), text = take() } end
-  local decisions = tonumber(take())
-  for i = 1, decisions do answers[i] = apply(read_decision(), specs) end
+  for i = 1, tonumber(take()) do decisions[i] = read_decision() end
+  load_all(decisions)
+  for i, decision in ipairs(decisions) do answers[i] = apply(decision, specs) end
   return { flush(sender), answers }
 end

@@ -123,6 +123,21 @@ local function load_run(rid)
   end
   return r
 end
+-- Loads many at once: a call of the server for each would cost more than what is read.
+local AT_ONCE = 1000
+local function all_of(key, fields, each)
+  for i = 1, #fields, AT_ONCE do
+    local last = math.min(i + AT_ONCE - 1, #fields)
+    for n, value in ipairs(call('HMGET', key, unpack(fields, i, last))) do each(fields[i + n - 1], value) end
+  end
+end
+local function load_runs(rids)
+  local missing = {}
+  for _, rid in ipairs(rids) do
+    if RUN[rid] == nil then missing[#missing + 1] = rid end
+  end
+  all_of(RUNS, missing, function(rid, record) RUN[rid] = record and parse(rid, record) or false end)
+end
 local function encode(r)
   local lease = r.nonce and (r.nonce .. r.expires .. r.heard .. r.owner) or ''
   return pack('>BBBBc8c8c8c8c8c9I3', r.status, r.flags, r.place, r.lane, r.version, r.stamp, r.fence, r.due,
@@ -145,24 +160,21 @@ end
 -- Runs as they are answered: each as number, record and result; what they have in common once.
 local function answer_runs(rids, without_results)
   local records, sids, seen = {}, {}, {}
-  for _, rid in ipairs(rids) do
-    local record = call('HGET', RUNS, rid)
-    if record then
-      local result = false
-      if #record >= 56 then
-        local sid = sub(record, 45, 53)
-        if not seen[sid] then
-          seen[sid] = true
-          sids[#sids + 1] = sid
-          sids[#sids + 1] = call('HGET', SPECS, sid)
-        end
-        if has(byte(record, 2), HAS_RESULT) and not without_results then result = call('HGET', RESULTS, rid) end
+  all_of(RUNS, rids, function(rid, record)
+    if not record then return end
+    local result = false
+    if #record >= 56 then
+      local sid = sub(record, 45, 53)
+      if not seen[sid] then
+        seen[sid] = true
+        sids[#sids + 1] = sid
+        sids[#sids + 1] = call('HGET', SPECS, sid)
       end
-      records[#records + 1] = rid
-      records[#records + 1] = record
-      records[#records + 1] = result
+      if has(byte(record, 2), HAS_RESULT) and not without_results then result = call('HGET', RESULTS, rid) end
     end
-  end
+    local n = #records
+    records[n + 1], records[n + 2], records[n + 3] = rid, record, result
+  end)
   return { records, sids }
 end
 

@@ -7,6 +7,7 @@ local seq_before, cursor_before, lane_version_before = seq, cursor, lane_version
 local CHANGED, REMOVED = {}, {}
 local FUTURE_AT, WAKE_AT, ENDED_AT, CLAIMED_IS = {}, {}, {}, {}
 local COUNTED, USED, NEW_SPECS, TOLD = {}, {}, {}, {}
+local READY_IS, NEW_IDS, RESULT_IS, ATTEMPT_IS, IN_BLOCK = {}, {}, {}, {}, {}
 local LANE, IN_LANE_IS, SCHEDULED_IS, TASK = {}, {}, {}, {}
 local hint_ready, hint_agenda, hint_agents, hint_cancels = false, false, false, {}
 
@@ -60,7 +61,7 @@ end
 
 local function take_out(r)
   if r.place == IS_READY then
-    call('ZREM', READY, in_order(r))
+    READY_IS[in_order(r)] = false
   elseif r.place == IS_FUTURE then
     FUTURE_AT[r.rid] = false
   elseif r.place == IN_LANE then
@@ -77,7 +78,7 @@ local function put_in(r, place, lane)
   r.place, r.lane = place, lane
   CHANGED[r.rid] = r
   if place == IS_READY then
-    call('ZADD', READY, 0, in_order(r))
+    READY_IS[in_order(r)] = 0
     hint_ready = true
   elseif place == IS_FUTURE then
     FUTURE_AT[r.rid] = num(r.due)
@@ -238,8 +239,22 @@ local function sums(key, by)
   return gone
 end
 
+local function fields(key, by_field)
+  local put, remove = {}, {}
+  for field, value in pairs(by_field) do
+    if value then
+      put[#put + 1] = field
+      put[#put + 1] = value
+    else
+      remove[#remove + 1] = field
+    end
+  end
+  with_many('HSET', key, put)
+  with_many('HDEL', key, remove)
+end
+
 local function flush_records()
-  local records, removed, ended, specs = {}, {}, {}, {}
+  local records, removed, ended = {}, {}, {}
   for rid, r in pairs(CHANGED) do
     if not REMOVED[rid] then
       records[#records + 1] = rid
@@ -254,12 +269,24 @@ local function flush_records()
     ended[#ended + 1] = rid
   end
   with_many('ZADD', ENDED, ended)
-  for sid, text in pairs(NEW_SPECS) do
-    specs[#specs + 1] = sid
-    specs[#specs + 1] = text
-  end
-  with_many('HSET', SPECS, specs)
+  fields(SPECS, NEW_SPECS)
   with_many('HDEL', SPECS, sums(SPEC_USES, USED))
+end
+
+local function flush_ready()
+  scores(READY, READY_IS)
+  READY_IS = {}
+end
+
+-- How many runs a task has in a block, behind the number of the block.
+local function flush_blocks()
+  for task, blocks in pairs(IN_BLOCK) do
+    for block, n in pairs(blocks) do
+      if tonumber(call('ZINCRBY', OF_TASK .. task, n, block)) == n then
+        call('ZINCRBY', OF_TASK .. task, block * 2 * BLOCK, block)
+      end
+    end
+  end
 end
 
 local function flush_lanes()
@@ -299,6 +326,11 @@ end
 
 local function flush(sender)
   flush_records()
+  flush_ready()
+  flush_blocks()
+  fields(IDS, NEW_IDS)
+  fields(RESULTS, RESULT_IS)
+  fields(ATTEMPTS, ATTEMPT_IS)
   flush_lanes()
   flush_claimed()
   scores(FUTURE, FUTURE_AT)

@@ -34,11 +34,10 @@ impl Fault {
         if let Some((kind, advice)) = known(code) {
             return Self::Refused(kind, format!("the server says {code}: {advice}"));
         }
-        let said = error.detail().unwrap_or_default();
         match error.kind() {
             redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => Self::Refused(
                 RefusedKind::Corrupt,
-                format!("the server says {code} {said}; look whether another program writes to these keys"),
+                format!("the server says {error}; look whether another program writes to these keys"),
             ),
             redis::ErrorKind::AuthenticationFailed => Self::Refused(
                 RefusedKind::Invalid,

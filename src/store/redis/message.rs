@@ -111,33 +111,30 @@ impl Message {
             Expect::At { version, token, unrenewed } => (1, version, token, unrenewed, 0),
         };
         let alarm = record::alarm(run);
-        let mut put = Put::default();
-        put.u8(kind).u64(version).u8(u8::from(token.is_some()));
-        put.u64(token.map_or(0, |token| token.fence)).u64(token.map_or(0, |token| token.nonce));
-        put.u8(u8::from(unrenewed.is_some())).i64(unrenewed.map_or(0, Timestamp::ms));
-        put.u8(run.status.number()).u8(record::flags(run, alarm));
-        put.u64(run.version)
-            .u64(run.stamp)
-            .u64(run.fence)
-            .i64(run.due_at.ms())
-            .i64(alarm.map_or(0, Timestamp::ms));
-        let key = run.spec.idempotency.as_ref();
-        put.u8(u8::from(grant)).u16(spec_at).u64(key.map_or(0, |key| key.digest));
-        put.u32(write.attempt.as_ref().map_or(0, |attempt| attempt.number));
+        let flags = record::flags(run, alarm);
         let ended = run.status.is_terminal().then(|| run.finished_at.unwrap_or(run.spec.queued_at));
-        put.u8(u8::from(ended.is_some())).i64(ended.map_or(0, Timestamp::ms));
+        let key = run.spec.idempotency.as_ref();
+        let told = u8::try_from(write.events.len());
+        let told = told.map_err(|_| super::fault::invalid("more than 255 events of one write"))?;
+        let mut head = Put::default();
+        head.u8(kind).u8(u8::from(token.is_some())).u8(u8::from(unrenewed.is_some()));
+        head.u8(u8::from(grant)).u8(u8::from(ended.is_some())).u16(spec_at);
+        head.u32(write.attempt.as_ref().map_or(0, |attempt| attempt.number)).u8(told);
+        head.u64(version).u64(token.map_or(0, |token| token.fence)).u64(token.map_or(0, |token| token.nonce));
+        head.i64(unrenewed.map_or(0, Timestamp::ms)).u64(key.map_or(0, |key| key.digest));
+        head.i64(ended.map_or(0, Timestamp::ms));
+        let mut front = Put::default();
+        front.u8(run.status.number()).u8(flags).u8(0).u8(0).u64(run.version).u64(run.stamp).u64(run.fence);
+        front.i64(run.due_at.ms()).i64(alarm.map_or(0, Timestamp::ms));
         let name = run.run_id.as_str();
-        put.text16(name.as_bytes()).text16(&record::kept_name(name)).text16(&record::lease(run));
-        put.text32(&record::own(run)?);
-        let field = key.map(|key| record::key_field(run.spec.task_id.as_str(), &key.key));
-        put.text32(&field.unwrap_or_default());
-        put.text32(&run.result.as_ref().map(record::result).unwrap_or_default());
-        put.text32(&write.attempt.as_ref().map(record::attempt).transpose()?.unwrap_or_default());
-        put.u32(u32::try_from(write.events.len()).unwrap_or(u32::MAX));
-        for event in &write.events {
-            put.text32(&record::event(event));
+        self.arguments.extend([head.0, front.0, name.into(), record::kept_name(name)]);
+        self.arguments.extend([record::lease(run), record::own(run)?]);
+        self.arguments.extend(key.map(|key| record::key_field(run.spec.task_id.as_str(), &key.key)));
+        self.arguments.extend(run.result.as_ref().map(record::result));
+        if let Some(attempt) = write.attempt.as_ref().filter(|attempt| attempt.number > 0) {
+            self.arguments.push(record::attempt(attempt)?);
         }
-        self.arguments.push(put.0);
+        self.arguments.extend(write.events.iter().map(record::event));
         Ok(())
     }
 

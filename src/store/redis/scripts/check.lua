@@ -76,7 +76,7 @@ local function add_places(f, found)
       found[#found + 1] = 'a run with status ' .. r.status .. ' is in place ' .. r.place
     end
     if r.place == IS_READY then f.ready[in_order(r)] = 0 end
-    if r.place == IS_FUTURE then f.future[r.rid] = num(r.due) end
+    if r.place == IS_FUTURE then f.future[r.rid] = num(due_of(r)) end
     if r.place == IS_PAUSED then f.paused[r.spec.task .. '\0' .. r.rid] = 0 end
   end
 end
@@ -155,7 +155,7 @@ function write.check()
     local name = name_of((cut('>I2c0', r.own)))
     local at = wakes_at(r)
     if at then f.wake[name .. '\0' .. r.rid] = at end
-    if TERMINAL[r.status] then f.ended[r.rid] = tonumber(call('ZSCORE', ENDED, r.rid) or num(r.due)) end
+    if TERMINAL[r.status] then f.ended[r.rid] = tonumber(call('ZSCORE', ENDED, r.rid) or num(due_of(r))) end
   end
   add_lanes(f)
   add_places(f, found)

@@ -38,7 +38,7 @@ end
 -- Where a ready run has to wait after all.
 local function obstacle(r)
   -- The clock may have been set back.
-  if num(r.due) > now then return IS_FUTURE, 0 end
+  if not is_due(r, now) then return IS_FUTURE, 0 end
   if is_paused(r) then return IS_PAUSED, 0 end
   local lane = full_lane(r)
   if lane then return IN_LANE, lane end
@@ -90,7 +90,9 @@ function write.granted()
   local owner, nonce, rids = take(), take(), {}
   for _, rid in ipairs(call('SMEMBERS', CLAIMED)) do
     local r = load_run(rid)
-    if r and r.status == CLAIMED_STATUS and r.owner == owner and r.nonce == nonce then rids[#rids + 1] = rid end
+    if r and r.status == CLAIMED_STATUS and sub(r.lease, 25) == owner and nonce_of(r) == nonce then
+      rids[#rids + 1] = rid
+    end
   end
   return answer_runs(rids)
 end
@@ -99,19 +101,20 @@ end
 -- record only the lease is looked at and changed.
 function write.renew()
   local until_then, heard, answers, leases, names, rids = now + tonumber(take()), bytes(now), {}, {}, {}, {}
+  local rid_of = {}
   for i = 1, tonumber(take()) do
     local lease = {}
     lease.fence, lease.nonce, lease.name, lease.kept = cut('>c8c8I2c0I2c0', take())
     leases[i], names[i] = lease, lease.kept
   end
   all_of(IDS, names, function(name, rid)
-    NUMBER[name] = rid
+    rid_of[name] = rid
     if rid then rids[#rids + 1] = rid end
   end)
   local record_of, changed = {}, {}
   all_of(RUNS, rids, function(rid, record) record_of[rid] = record end)
   for i, lease in ipairs(leases) do
-    local rid = NUMBER[lease.kept]
+    local rid = rid_of[lease.kept]
     local record = rid and record_of[rid]
     if not record or #record < 56 then
       answers[i] = { 2 }

@@ -2,24 +2,27 @@
 
 local NONE = {}
 
+-- In front what every write has, at places that never move; behind it what only some have.
 local function read_run_write()
-  local w, events, p = {}, nil, nil
-  local blob = take()
-  local kind, has_token, has_unrenewed, token, unrenewed, guard, has_end
-  kind, w.expects, has_token, token, has_unrenewed, unrenewed, w.status, w.flags, w.version, w.stamp, w.fence, w.due,
-    w.alarm, guard, w.spec_at, w.digest, w.attempt, has_end, w.ended, w.name, w.kept, w.lease, w.own, w.key, w.result,
-    w.attempt_frame, events, p =
-    cut('>Bc8Bc16Bc8BBc8c8c8c8c8BI2c8I4Bc8I2c0I2c0I2c0I4c0I4c0I4c0I4c0I4', blob)
-  w.events = events == 0 and NONE or {}
-  for i = 1, events do w.events[i], p = cut('>I4c0', blob, p) end
-  w.absent = kind == 0
-  w.token = has_token == 1 and token
-  w.unrenewed = has_unrenewed == 1 and unrenewed
-  w.guard = guard == 1
-  if has_end == 0 then w.ended = nil end
-  if w.lease ~= '' then w.nonce, w.expires, w.heard, w.owner = cut('>c8c8c8c16', w.lease) end
+  local head, front = take(), take()
+  local w = { head = head, front = front, name = take(), kept = take(), lease = take(), own = take(), events = NONE }
+  local kind, has_token, has_unrenewed, guard, has_end = byte(head, 1, 5)
+  w.status, w.flags = byte(front, 1, 2)
+  w.absent, w.token, w.unrenewed, w.guard, w.ends = kind == 0, has_token == 1, has_unrenewed == 1, guard == 1, has_end == 1
+  w.spec_at, w.attempt = cut('>I2I4', head, 6)
+  if has(w.flags, WITH_KEY) then w.key = take() end
+  if has(w.flags, HAS_RESULT) then w.result = take() end
+  if w.attempt > 0 then w.attempt_frame = take() end
+  local events = byte(head, 12)
+  if events > 0 then w.events = {} end
+  for i = 1, events do w.events[i] = take() end
   return w
 end
+local function expected_version(w) return sub(w.head, 13, 20) end
+local function expected_token(w) return sub(w.head, 21, 36) end
+local function expected_expiry(w) return sub(w.head, 37, 44) end
+local function digest_of(w) return sub(w.head, 45, 52) end
+local function ended_at(w) return num(sub(w.head, 53, 60)) end
 
 local function read_decision()
   local has_task, has_schedule, runs, lanes, occurrences = cut('>BBI4I4I4', take())
@@ -61,7 +64,7 @@ local function was_made(d)
   if #d.runs == 0 then return false end
   for _, w in ipairs(d.runs) do
     local s = w.stored
-    if not s or s.version ~= w.version or s.stamp ~= w.stamp then return false end
+    if not s or version_and_stamp(s) ~= version_and_stamp(w) then return false end
   end
   return true
 end
@@ -76,17 +79,19 @@ local function run_stands(d, n)
     if held then return { 'key', sub(held, 15), sub(held, 7, 14) } end
     for i = 1, n - 1 do
       local other = d.runs[i]
-      if has(other.flags, WITH_KEY) and other.key == w.key then return { 'key', other.name, other.digest } end
+      if has(other.flags, WITH_KEY) and other.key == w.key then return { 'key', other.name, digest_of(other) } end
     end
     return
   end
-  local stale = { 'stale', n, s.version, s.status }
-  if w.absent then return stale end
-  if w.token and w.token ~= (s.nonce and s.fence .. s.nonce) then return { 'fenced', n, s.fence, s.status } end
-  if w.expects ~= s.version or TERMINAL[s.status] then return stale end
-  if w.unrenewed and w.unrenewed ~= s.expires then return stale end
+  local fence, leased = fence_of(s), s.lease ~= ''
+  if w.token and not w.absent and not (leased and expected_token(w) == fence .. nonce_of(s)) then
+    return { 'fenced', n, fence, s.status }
+  end
+  local fits = not w.absent and expected_version(w) == version_of(s) and not TERMINAL[s.status]
+    and not (w.unrenewed and not (leased and expected_expiry(w) == expires_of(s)))
   -- A grant needs besides that the run is still to be had.
-  if w.guard and (s.place ~= IS_READY or num(s.due) > now or is_paused(s) or full_lane(s)) then return stale end
+  if fits and w.guard then fits = s.place == IS_READY and is_due(s, now) and not is_paused(s) and not full_lane(s) end
+  if not fits then return { 'stale', n, version_of(s), s.status } end
 end
 
 local function stands(d)
@@ -214,7 +219,7 @@ local function new_run(w, specs)
   local r = { rid = rid, sid = spec.sid, spec = spec, place = NOWHERE, lane = 0, cursors = '' }
   RUN[rid], NUMBER[w.kept] = r, rid
   NEW_IDS[w.kept] = rid
-  if has(w.flags, WITH_KEY) then call('HSET', KEYED, w.key, rid .. w.digest .. w.name) end
+  if has(w.flags, WITH_KEY) then call('HSET', KEYED, w.key, rid .. digest_of(w) .. w.name) end
   local block = floor(seq / BLOCK)
   if seq % BLOCK == 0 then call('ZADD', BLOCKS, block, block) end
   local blocks = IN_BLOCK[spec.task]
@@ -228,19 +233,25 @@ end
 
 -- No fence is lowered, and the expiry of a lease does not move back while its token stands.
 local function take_over(r, w)
-  local same = r.nonce and r.nonce == w.nonce and r.fence == w.fence
-  if same and more(r.expires, w.expires) then w.expires = r.expires end
-  if same and more(r.heard, w.heard) then w.heard = r.heard end
-  if not (r.fence and more(r.fence, w.fence)) then r.fence = w.fence end
-  r.status, r.flags, r.version, r.stamp, r.due, r.alarm, r.own =
-    w.status, w.flags, w.version, w.stamp, w.due, w.alarm, w.own
-  r.nonce, r.expires, r.heard, r.owner = w.nonce, w.expires, w.heard, w.owner
+  local front, lease = w.front, w.lease
+  if r.front then
+    local fence = fence_of(r)
+    local same = fence == fence_of(w)
+    if not same and more(fence, fence_of(w)) then front = sub(front, 1, 20) .. fence .. sub(front, 29) end
+    if same and r.lease ~= '' and lease ~= '' and r.lease ~= lease and nonce_of(r) == nonce_of(w) then
+      local expires, heard = expires_of(w), heard_of(w)
+      if more(expires_of(r), expires) then expires = expires_of(r) end
+      if more(heard_of(r), heard) then heard = heard_of(r) end
+      lease = sub(lease, 1, 8) .. expires .. heard .. sub(lease, 25)
+    end
+  end
+  r.status, r.flags, r.front, r.lease, r.own = w.status, w.flags, front, lease, w.own
 end
 
 -- Whether the holder of a run has to hear of a write that somebody else made.
 local function revokes(r, w)
   if not HELD[r.status] or w.absent or w.token then return false end
-  local same = r.nonce == w.nonce and (r.fence == w.fence or more(r.fence, w.fence))
+  local same = nonce_of(r) == nonce_of(w) and (fence_of(r) == fence_of(w) or more(fence_of(r), fence_of(w)))
   return not same or has(r.flags, WITH_CANCEL) ~= has(w.flags, WITH_CANCEL)
 end
 
@@ -252,7 +263,7 @@ local function index(r, w, before_status, woke)
       CLAIMED_IS[r.rid] = r.status == CLAIMED_STATUS
     end
   end
-  if w.ended then ENDED_AT[r.rid] = num(w.ended) end
+  if w.ends then ENDED_AT[r.rid] = ended_at(w) end
   local at = wakes_at(r)
   if at then hint_agenda = true end
   if at ~= woke then WAKE_AT[w.name .. '\0' .. r.rid] = at or false end

@@ -96,20 +96,32 @@ local function spec_of(sid)
   return text and read_spec(sid, text)
 end
 
+-- The parts of the front of a record (44 bytes) and of a lease (40), which a write has as well as a run that is kept.
+-- They are cut out when they are looked at: a string costs more than what is done with most of them.
+local function version_of(r) return sub(r.front, 5, 12) end
+local function version_and_stamp(r) return sub(r.front, 5, 20) end
+local function fence_of(r) return sub(r.front, 21, 28) end
+local function due_of(r) return sub(r.front, 29, 36) end
+local function is_due(r, at) return num(due_of(r)) <= at end
+local function nonce_of(r) return sub(r.lease, 1, 8) end
+local function expires_of(r) return sub(r.lease, 9, 16) end
+local function heard_of(r) return sub(r.lease, 17, 24) end
+
 -- Runs by their number: six bytes, in the order they were queued. False: there is none, or it cannot be read.
 local RUN = {}
 local function parse(rid, record)
   if #record < 56 then return false end
-  local r = { rid = rid }
-  local events, p
-  r.status, r.flags, r.place, r.lane, r.version, r.stamp, r.fence, r.due, r.alarm, r.sid, events, p =
-    cut('>BBBBc8c8c8c8c8c9I3', record)
+  local r = { rid = rid, front = sub(record, 1, 44), sid = sub(record, 45, 53), lease = '' }
+  r.status, r.flags, r.place, r.lane = byte(record, 1, 4)
+  local high, middle, low = byte(record, 54, 56)
+  local p = 57
   if has(r.flags, LEASED) then
     if #record < 96 then return false end
-    r.nonce, r.expires, r.heard, r.owner, p = cut('>c8c8c8c16', record, p)
+    r.lease, p = sub(record, 57, 96), 97
   end
-  r.cursors = sub(record, p, p + 6 * events - 1)
-  r.own = sub(record, p + 6 * events)
+  local events = 6 * ((high * 256 + middle) * 256 + low)
+  r.cursors = sub(record, p, p + events - 1)
+  r.own = sub(record, p + events)
   r.spec = spec_of(r.sid)
   if not r.spec or #r.own < 20 or (r.place == IN_LANE and not r.spec.lanes[r.lane]) then return false end
   return r
@@ -139,14 +151,13 @@ local function load_runs(rids)
   all_of(RUNS, missing, function(rid, record) RUN[rid] = record and parse(rid, record) or false end)
 end
 local function encode(r)
-  local lease = r.nonce and (r.nonce .. r.expires .. r.heard .. r.owner) or ''
-  return pack('>BBBBc8c8c8c8c8c9I3', r.status, r.flags, r.place, r.lane, r.version, r.stamp, r.fence, r.due,
-    r.alarm, r.sid, #r.cursors / 6) .. lease .. r.cursors .. r.own
+  return char(r.status, r.flags, r.place, r.lane) .. sub(r.front, 5) .. r.sid .. pack('>I3', #r.cursors / 6) .. r.lease
+    .. r.cursors .. r.own
 end
 
 -- Among runs of one agent: higher priority, earlier, queued before.
 local function in_order(r)
-  return r.spec.agent .. '\0' .. r.spec.order .. r.due .. r.rid
+  return r.spec.agent .. '\0' .. r.spec.order .. due_of(r) .. r.rid
 end
 
 -- A task as far as scripts look at it.

@@ -81,7 +81,7 @@ local function put_in(r, place, lane)
     READY_IS[in_order(r)] = 0
     hint_ready = true
   elseif place == IS_FUTURE then
-    FUTURE_AT[r.rid] = num(r.due)
+    FUTURE_AT[r.rid] = num(due_of(r))
     hint_agenda = true
   elseif place == IN_LANE then
     local name = r.spec.lanes[lane].name
@@ -106,7 +106,7 @@ end
 -- Where a waiting run belongs now. Whether its task is paused is looked at when it is claimed.
 local function place_for(r)
   if not WAITING[r.status] then return NOWHERE, 0 end
-  if num(r.due) > now then return IS_FUTURE, 0 end
+  if not is_due(r, now) then return IS_FUTURE, 0 end
   if not TAKES[r.status] then
     for i, own in ipairs(r.spec.lanes) do
       local lane = lane_of(own.name)
@@ -156,7 +156,7 @@ local function wake_lanes_of(r)
   for _, own in ipairs(r.spec.lanes) do
     if lane_of(own.name).waiting > 0 then
       for _, waiting in ipairs(to_wake(own.name)) do
-        move_to(waiting, num(waiting.due) <= now and IS_READY or IS_FUTURE, 0)
+        move_to(waiting, is_due(waiting, now) and IS_READY or IS_FUTURE, 0)
         any = true
       end
     end
@@ -193,8 +193,8 @@ end
 
 -- When somebody has to look at a run.
 local function wakes_at(r)
-  local at = r.nonce and num(r.expires)
-  local alarm = has(r.flags, HAS_ALARM) and num(r.alarm)
+  local at = r.lease ~= '' and num(expires_of(r))
+  local alarm = has(r.flags, HAS_ALARM) and num(sub(r.front, 37, 44))
   if at and alarm then return math.min(at, alarm) end
   return at or alarm
 end

@@ -1,6 +1,5 @@
 //! What is particular of the Redis store: its server ends and comes back, is of the wrong kind, or takes no more.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that fails panics")]
-#![cfg(feature = "redis")]
 
 use std::process::ExitCode;
 

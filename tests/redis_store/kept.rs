@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::store::{PruneRequest, RedisOptions, RedisStore, Store};
+use tenure::model::{AgentId, Run};
+use tenure::store::{ClaimRequest, PruneRequest, RedisOptions, RedisStore, Store};
 
 use super::{Named, block_on, redis_server, room};
 use crate::room::runs;
 
 pub(super) const TESTS: &[Named] = &[
     ("own_p13_the_keys_are_back_to_what_they_were_when_runs_are_pruned", pruned),
+    ("own_i1_two_claims_that_are_answered_at_once_take_no_more_room_than_there_is", no_more_room),
     ("field_g16_the_clock_is_that_of_the_server", the_clock_is_that_of_the_server),
     ("a_server_that_forgot_the_scripts_is_given_them_again", forgot_the_scripts),
     ("a_hint_that_was_missed_is_made_up_for_when_the_channel_is_back", channel_is_back),
@@ -80,5 +82,27 @@ fn channel_is_back() {
         let heard =
             tokio::time::timeout(Duration::from_secs(20), watcher.recv()).await.expect("a hint").unwrap();
         assert!(heard.ready && heard.agenda && heard.agents, "anything may have changed: {heard:?}");
+    });
+}
+
+/// Both claims are told who can be had before either is granted: each names the run of its own agent, and the lane has
+/// room for one.
+fn no_more_room() {
+    block_on(async {
+        let (store, _) = room::store().await;
+        for agent in ["one", "two"] {
+            let fields = json!({ "task_id": agent, "agent_id": agent, "concurrency_key": "k" });
+            let task = runs::task(&store, fields).await;
+            runs::queue(&store, &task, agent).await.unwrap();
+        }
+        let of =
+            |agent: &str| ClaimRequest { agents: [AgentId::new(agent).unwrap()].into(), ..runs::claim(1) };
+        let (one, two) = tokio::join!(store.claim(of("one")), store.claim(of("two")));
+        let granted: Vec<Run> = [one.unwrap(), two.unwrap()].concat();
+        assert_eq!(granted.len(), 1, "{granted:?}");
+        assert_eq!(store.check(false).await.unwrap(), Vec::<String>::new());
+        runs::finish(&store, granted).await;
+        let (one, two) = tokio::join!(store.claim(of("one")), store.claim(of("two")));
+        assert_eq!([one.unwrap(), two.unwrap()].concat().len(), 1, "the other one, when there is room");
     });
 }

@@ -24,5 +24,6 @@ pub use lease::{Verdict, reinstate, renew, verdict};
 pub use misfire::{DueOccurrence, Fate, Firing, Look, MOST_RECORDS, begin, failing, fire, replace, upcoming};
 pub use overlap::{Overlap, overlap};
 pub use retry::{Retry, delay, retry};
+pub(crate) use sweep::wake_at_of;
 pub use sweep::{sweep, wake_at};
 pub use transition::{allowed, lawful};

@@ -42,12 +42,16 @@ mod error;
 #[cfg(feature = "conformance")]
 pub mod faulty;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod sqlite;
 
 pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "redis")]
 pub use redis::{RedisOptions, RedisStore};
 #[cfg(feature = "conformance")]
@@ -79,7 +83,8 @@ pub trait Store: Send + Sync + 'static {
     /// the order in which they were queued. What became due meanwhile is ready. Each is written by
     /// [`crate::rules::claim`], with its event.
     ///
-    /// - *Ensures*: no run is granted twice; each has room in its lanes, its task is not paused.
+    /// - *Ensures*: no run is granted twice; each has room in its lanes, its task is not paused. A grant survives the
+    ///   end of the OS process, and is as durable as the store is with the start of its attempt, if not before.
     /// - *Idempotent by*: the request: with `repeat` it first answers what the same request was granted and
     ///   is still merely claimed (L17).
     fn claim(&self, request: ClaimRequest) -> Answer<'_, Vec<Run>>;
@@ -120,7 +125,8 @@ pub trait Store: Send + Sync + 'static {
     /// The run that was made for this idempotency key.
     fn run_by_key(&self, task_id: &TaskId, key: &str) -> Answer<'_, Option<Run>>;
 
-    /// Runs, the newest first.
+    /// Runs, the newest first. A page may be shorter than its limit, even empty, while it has a cursor: a store looks at
+    /// no more than so many runs for one page, whatever the filter lets through.
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>>;
 
     /// The attempts of a run, in order.

@@ -16,11 +16,16 @@ use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous}
 
 #[path = "conformance/faults.rs"]
 mod faults;
+#[cfg(feature = "postgres")]
+#[path = "support/postgres.rs"]
+mod postgres;
 #[cfg(feature = "redis")]
 #[path = "support/redis.rs"]
 mod redis;
 #[path = "support/servers/redis.rs"]
 mod redis_server;
+#[path = "support/servers.rs"]
+mod servers;
 
 /// A store under test: its name, and how to get an empty one.
 type Named = (&'static str, fn() -> Fixture);
@@ -33,6 +38,14 @@ const STORES: &[Named] = &[
     ("sqlite", sqlite),
     ("faulty-sqlite", || with(sqlite(), |store| Arc::new(each_method_fails_first(store)))),
     ("seeded-sqlite", || with(sqlite(), |store| Arc::new(Faulty::seeded(store, SEED, 300)))),
+    #[cfg(feature = "postgres")]
+    ("postgres", || postgres::fixture(START)),
+    #[cfg(feature = "postgres")]
+    ("faulty-postgres", || with(postgres::fixture(START), |store| Arc::new(each_method_fails_first(store)))),
+    #[cfg(feature = "postgres")]
+    ("seeded-postgres", || {
+        with(postgres::fixture(START), |store| Arc::new(Faulty::seeded(store, SEED, 300)))
+    }),
     #[cfg(feature = "redis")]
     ("redis", || redis::fixture(START)),
     #[cfg(feature = "redis")]
@@ -106,7 +119,12 @@ fn main() -> ExitCode {
 
 /// The server that a store needs.
 fn server_of(store: &str) -> Option<&'static str> {
-    store.ends_with("redis").then_some("redis")
+    ["postgres", "redis"].into_iter().find(|server| store.ends_with(server))
+}
+
+/// Where a server is, started if need be; or why there is none.
+fn found(server: &str) -> &'static servers::Found {
+    if server == "redis" { redis_server::redis() } else { servers::postgres() }
 }
 
 /// Whether tests of this store are asked for: else no server is started for them.
@@ -120,17 +138,17 @@ fn is_wanted(arguments: &Arguments, store: &str) -> bool {
 
 /// Whether the server that a store needs runs.
 fn is_there(store: &str) -> bool {
-    server_of(store).is_none_or(|_| redis_server::redis().is_ok())
+    server_of(store).is_none_or(|server| found(server).is_ok())
 }
 
 /// A case that cannot be run for want of a server: counted as ignored; as failed if the server is required.
 fn without(store: &'static str, case: Case) -> Trial {
     let server = server_of(store).unwrap_or_default();
-    let why = redis_server::redis().as_ref().err().cloned().unwrap_or_default();
+    let why = found(server).as_ref().err().cloned().unwrap_or_default();
     let trial = Trial::test(format!("{store}::{}", case.name), move || {
         Err(Failed::from(format!("TENURE_TEST_REQUIRE names {server}, and there is none: {why}")))
     });
-    trial.with_kind("no server").with_ignored_flag(!redis_server::is_required())
+    trial.with_kind("no server").with_ignored_flag(!servers::is_required(server))
 }
 
 fn pair((name, fixture): &'static Named, case: Case) -> Trial {

@@ -230,15 +230,24 @@ async fn own_f02_a_record_that_cannot_be_read_is_named_and_the_others_are_served
     let folder = Folder::new();
     let store = folder.open();
     let ids = enqueue(&store, 3).await;
-    let spoil = "UPDATE specs SET spec = '{' WHERE rid = (SELECT rid FROM runs WHERE run_id = ?1)";
-    folder.sql().execute(spoil, [ids[1].as_str()]).expect("spoilt");
-    let page = store.runs(RunFilter::default(), PageRequest::default()).await.expect("a page");
-    assert_eq!(page.items.len(), 2);
-    assert_eq!(page.corrupt.len(), 1);
-    assert_eq!(page.corrupt[0].0, ids[1].as_str());
-    assert!(page.corrupt[0].1.contains("cannot be read"), "{:?}", page.corrupt);
-    let (kind, _) = refusal(store.run(&ids[1]).await);
-    assert_eq!(kind, RefusedKind::Corrupt);
+    let run = "WHERE run_id = ?1";
+    let spoilt = [
+        format!("UPDATE runs SET body = X'01FF' {run}"),
+        format!("UPDATE runs SET body = X'' {run}"),
+        format!("UPDATE runs SET part = 999 {run}"),
+        format!("UPDATE runs SET part = NULL {run}"),
+    ];
+    for spoil in spoilt {
+        assert_eq!(folder.sql().execute(&spoil, [ids[1].as_str()]).expect("spoilt"), 1);
+        let page = store.runs(RunFilter::default(), PageRequest::default()).await.expect("a page");
+        assert_eq!(page.items.len(), 2, "{spoil}");
+        assert_eq!(page.corrupt.len(), 1);
+        assert_eq!(page.corrupt[0].0, ids[1].as_str());
+        let why = &page.corrupt[0].1;
+        assert!(why.contains("cannot be read") || why.contains("no specification"), "{why}");
+        let (kind, _) = refusal(store.run(&ids[1]).await);
+        assert_eq!(kind, RefusedKind::Corrupt);
+    }
 }
 
 #[tokio::test]
@@ -255,7 +264,7 @@ async fn field_x01_a_ready_run_that_cannot_be_read_stops_no_claim() {
     // Once its record is put right, a repair has it claimed.
     folder
         .sql()
-        .execute_batch("UPDATE specs SET spec = (SELECT spec FROM specs WHERE rid = 2) WHERE rid = 1")
+        .execute_batch("UPDATE runs SET part = (SELECT part FROM runs WHERE rid = 2) WHERE rid = 1")
         .expect("put right");
     store.check(true).await.expect("repaired");
     assert_eq!(store.claim(claim_request(1, 10)).await.expect("a claim").len(), 1);
@@ -269,7 +278,7 @@ async fn a_full_disk_refuses_the_write_as_a_whole_and_reads_go_on() {
     let store =
         SqliteStore::open(SqliteOptions { most_bytes: Some(600_000), ..folder.options() }).expect("a store");
     let kept = enqueue(&store, 5).await.len();
-    let big: Vec<_> = (0..50).map(|_| queued(&"x".repeat(50_000)).into()).collect();
+    let big: Vec<_> = (0..50).map(|n| queued(&format!("{n}{}", "x".repeat(50_000))).into()).collect();
     let error = store.commit(big).await.expect_err("it does not fit");
     assert!(error.is_transient());
     let (kind, message) = refusal::<()>(Err(error));

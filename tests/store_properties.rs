@@ -20,11 +20,16 @@ use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Synchronous};
 mod command;
 #[path = "store_properties/invariants.rs"]
 mod invariants;
+#[cfg(feature = "postgres")]
+#[path = "support/postgres.rs"]
+mod postgres;
 #[cfg(feature = "redis")]
 #[path = "support/redis.rs"]
 mod redis;
 #[path = "support/servers/redis.rs"]
 mod redis_server;
+#[path = "support/servers.rs"]
+mod servers;
 #[path = "store_properties/world.rs"]
 mod world;
 
@@ -35,13 +40,15 @@ type Named = (&'static str, u32, fn() -> Fixture);
 
 const SEQUENCES: u32 = 64;
 /// Of a server there are fewer: each command crosses to it and back.
-#[cfg(feature = "redis")]
-const FEW: u32 = 16;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+const FEW: u32 = 10;
 
 /// The stores under test, one line each.
 const STORES: &[Named] = &[
     ("memory", SEQUENCES, memory),
     ("sqlite", SEQUENCES, sqlite),
+    #[cfg(feature = "postgres")]
+    ("postgres", FEW, || postgres::fixture(NOW)),
     #[cfg(feature = "redis")]
     ("redis", FEW, || redis::fixture(NOW)),
 ];
@@ -54,7 +61,12 @@ fn main() -> ExitCode {
         !arguments.list && arguments.filter.as_ref().is_none_or(|f| f.contains(store) || !f.contains("::"))
     };
     let trials = STORES.iter().flat_map(|store| {
-        let missing = store.0 == "redis" && asked(store.0) && redis_server::redis().is_err();
+        let missing = asked(store.0)
+            && match store.0 {
+                "postgres" => servers::postgres().is_err(),
+                "redis" => redis_server::redis().is_err(),
+                _ => false,
+            };
         [false, true].map(|beside| trial(store, beside, missing))
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
@@ -72,7 +84,7 @@ fn trial((name, sequences, fixture): &'static Named, beside: bool, missing: bool
         Ok(())
     });
     if missing {
-        return trial.with_kind("no server").with_ignored_flag(!redis_server::is_required());
+        return trial.with_kind("no server").with_ignored_flag(!servers::is_required(name));
     }
     trial
 }

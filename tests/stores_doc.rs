@@ -16,10 +16,14 @@ fn capabilities() -> Vec<Capabilities> {
     let clock = Arc::new(SystemClock);
     let sqlite =
         SqliteStore::open(SqliteOptions::new(folder.path().join("tenure.db"), Arc::clone(&clock) as _));
-    let mut all = vec![MemoryStore::new(clock).capabilities(), sqlite.unwrap().capabilities()];
-    #[cfg(feature = "redis")]
-    all.push(tenure::store::RedisStore::CAPABILITIES);
-    all
+    vec![
+        MemoryStore::new(clock).capabilities(),
+        sqlite.unwrap().capabilities(),
+        #[cfg(feature = "postgres")]
+        tenure::store::PostgresStore::CAPABILITIES,
+        #[cfg(feature = "redis")]
+        tenure::store::RedisStore::CAPABILITIES,
+    ]
 }
 
 fn table() -> String {

@@ -24,6 +24,9 @@ type Rates = (f64, f64);
 
 pub(crate) fn measure(plan: &Plan, table: &Table) {
     for kind in [Kind::Full, Kind::Normal, Kind::Memory] {
+        if !plan.wants_store(kind.word()) {
+            continue;
+        }
         let ours = || -> Rates {
             runtime().block_on(async {
                 let bench = Bench::open(kind).await;
@@ -42,7 +45,7 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
             let took = Bare::open(kind == Kind::Full).cycles(plan.backlog, BATCH);
             (per_second(plan.backlog, took.enqueue), per_second(plan.backlog, took.rest))
         };
-        let [ours, bare] = if kind == Kind::Memory {
+        let [ours, bare] = if kind == Kind::Memory || !plan.compares() {
             let [ours] = interleave(plan.rounds, [&ours as &dyn Fn() -> Rates]);
             [ours, Vec::new()]
         } else {
@@ -96,12 +99,20 @@ const CALLERS: usize = 64;
 pub(crate) fn measure_callers(plan: &Plan, table: &Table) {
     let cycles = plan.backlog / CALLERS;
     for kind in [Kind::Full, Kind::Normal] {
+        if !plan.wants_store(kind.word()) {
+            continue;
+        }
         let ours = || -> (f64, f64) { runtime().block_on(callers(kind, cycles)) };
         let bare = || -> (f64, f64) {
             let took = Bare::open(kind == Kind::Full).cycles(cycles * CALLERS, CALLERS);
             (per_second(cycles * CALLERS, took.enqueue + took.rest), 0.0)
         };
-        let [ours, bare] = interleave(plan.rounds, [&ours as &dyn Fn() -> (f64, f64), &bare]);
+        let [ours, bare] = if plan.compares() {
+            interleave(plan.rounds, [&ours as &dyn Fn() -> (f64, f64), &bare])
+        } else {
+            let [ours] = interleave(plan.rounds, [&ours as &dyn Fn() -> (f64, f64)]);
+            [ours.clone(), ours]
+        };
         let (rate, bare) = (firsts(&ours), firsts(&bare));
         let figure = format!("{CALLERS} callers, each awaits its enqueue, claim, start and end");
         let mut row = Row::new(figure, kind.name(), &rate, Unit::PerSecond)

@@ -50,6 +50,9 @@ fn drained(kind: Kind, count: usize) -> f64 {
 pub(crate) fn measure(plan: &Plan, table: &Table) {
     for (kind, goal) in [(Kind::Full, Some(30_000.0)), (Kind::Normal, None), (Kind::Memory, Some(100_000.0))]
     {
+        if !plan.wants_store(kind.word()) {
+            continue;
+        }
         let sample = || drained(kind, plan.backlog);
         let [rate] = interleave_numbers(plan.rounds, [&sample as &dyn Fn() -> f64]);
         let figure = format!("{} no-op runs of a backlog finished by a host", show(plan.backlog));

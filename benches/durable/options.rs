@@ -25,6 +25,8 @@ const GROUPS: [(&str, Group); 6] = [
 /// How much of everything.
 pub(crate) struct Plan {
     groups: Vec<Group>,
+    /// The only store to measure: for profiles.
+    store: Option<String>,
     /// Whether the sizes are those that the goals are for.
     pub(crate) judges: bool,
     /// Rounds that count; one more comes before them.
@@ -47,6 +49,7 @@ impl Plan {
     fn full() -> Self {
         Self {
             groups: Vec::new(),
+            store: None,
             judges: true,
             rounds: 3,
             backlog: 100_000,
@@ -72,6 +75,16 @@ impl Plan {
         }
     }
 
+    /// Whether this store is to be measured, and its baseline beside it: a profile of one is of it alone.
+    pub(crate) fn wants_store(&self, name: &str) -> bool {
+        self.store.as_ref().is_none_or(|store| *store == name)
+    }
+
+    /// Whether baselines are measured.
+    pub(crate) fn compares(&self) -> bool {
+        self.store.is_none()
+    }
+
     pub(crate) fn wants(&self, group: Group) -> bool {
         self.groups.is_empty() || self.groups.contains(&group)
     }
@@ -83,6 +96,15 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Plan, Str
     let is_bench = words.contains(&"--bench") && !words.contains(&"--quick");
     let mut plan = if is_bench { Plan::full() } else { Plan::quick() };
     for word in words.into_iter().filter(|word| !["--bench", "--quick"].contains(word)) {
+        if let Some(runs) = word.strip_prefix("--runs=") {
+            plan.backlog = runs.parse().map_err(|_| usage())?;
+            plan.judges = false;
+            continue;
+        }
+        if let Some(store) = word.strip_prefix("--store=") {
+            plan.store = Some(store.to_owned());
+            continue;
+        }
         let group = GROUPS.iter().find(|(name, _)| *name == word).ok_or_else(usage)?;
         plan.groups.push(group.1);
     }
@@ -91,5 +113,8 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Plan, Str
 
 fn usage() -> String {
     let names: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
-    format!("usage: cargo bench -p tenure -- [--quick] [{}]...", names.join("|"))
+    format!(
+        "usage: cargo bench -p tenure -- [--quick] [--runs=NUMBER] [--store=full|normal|memory] [{}]...",
+        names.join("|")
+    )
 }

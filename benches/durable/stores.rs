@@ -24,6 +24,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Its word on the command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Full => "full",
+            Self::Normal => "normal",
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",

@@ -17,6 +17,11 @@ pub(super) fn ended(outcome: &Outcome, took: Duration) {
     histogram!("tenure_attempt_seconds").record(took.as_secs_f64());
 }
 
+/// A result that came after its attempt had lost its authority, and was refused.
+pub(super) fn refused() {
+    counter!("tenure_late_results_refused_total").increment(1);
+}
+
 fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Completed(_) => "completed",

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Instance;
 use super::pause::Pause;
+use crate::model::Run;
 use crate::rules::{self, Moment};
 use crate::store::{Decision, Hint, PruneRequest, StoreError};
 
@@ -110,7 +111,7 @@ impl Instance {
             let decisions: Vec<Decision> = runs
                 .iter()
                 .filter_map(|run| {
-                    rules::sweep(run, self.settings().grace(), Moment { stamp: self.draw(), ..moment })
+                    rules::sweep(run, self.grace_of(run), Moment { stamp: self.draw(), ..moment })
                 })
                 .map(Decision::from)
                 .collect();
@@ -129,6 +130,16 @@ impl Instance {
                 return Ok(());
             }
         }
+    }
+
+    /// How long an expired lease of a run may still be renewed. One that is held here is alive whatever its lease
+    /// says: after a pause of this host its heartbeat has its say before anybody here takes the run for lost.
+    fn grace_of(&self, run: &Run) -> Duration {
+        let held = self
+            .live
+            .get(&run.run_id)
+            .is_some_and(|live| Some(live.token) == run.token() && !live.fenced.is_cancelled());
+        if held { Duration::MAX } else { self.settings().grace() }
     }
 
     /// Removes in bounded batches, so that nobody waits long behind one (field G2, G7).

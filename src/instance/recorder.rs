@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tenure_actors::{ProcessContext, ProcessResult};
 
-use super::Instance;
 use super::outbox::{Item, What};
 use super::pause::Pause;
+use super::{Instance, figures};
 use crate::model::{Progress, Run, RunId, RunStatus, Token};
 use crate::rules::{self, Moment, Moved};
 use crate::store::{Decision, LaneExpect, Refusal, RunWrite, StoreError};
@@ -105,6 +105,9 @@ impl Instance {
             Err(Refusal::Fenced { fence, status, .. }) => {
                 let (run, held) = (&item.live.run_id, item.token.fence);
                 tracing::warn!(%run, held, fence, %status, "a late result was refused");
+                if matches!(item.what, What::Ended(..)) {
+                    figures::refused();
+                }
                 self.try_reinstate(item).await.map(|reinstated| !reinstated)
             }
             Err(refusal) => {

@@ -81,6 +81,9 @@ impl Instance {
         loop {
             let due = self.vitals.watch(self.store.due_schedules(PAGE)).await?;
             let full = due.len() == PAGE;
+            if due.is_empty() {
+                return Ok(());
+            }
             let moment = self.moment().await?;
             let mut decisions = Vec::with_capacity(due.len());
             for (task, state) in &due {

@@ -106,7 +106,11 @@ impl RunId {
     #[must_use]
     pub fn attempt(&self, number: u32) -> AttemptId {
         // Not parsed: only a run id of full length could be too long with its number, and it is shown only.
-        AttemptId(format!("{self}.{number}").into())
+        let mut name = String::with_capacity(self.0.len() + 11);
+        name.push_str(&self.0);
+        name.push('.');
+        name.push_str(&number.to_string());
+        AttemptId(name.into())
     }
 }
 
@@ -114,7 +118,7 @@ impl RunId {
 /// cannot be taken for its former self (contract ownership.md, L2; field L4, L10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct InstanceId(Uuid);
+pub struct InstanceId(#[serde(with = "uuid::serde::simple")] Uuid);
 
 impl InstanceId {
     /// A new instance.

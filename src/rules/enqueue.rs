@@ -167,12 +167,23 @@ pub fn session_of(task: &TaskSpec, run_id: &RunId) -> Arc<str> {
 }
 
 fn workspace_of(task: &TaskSpec, run_id: &RunId) -> Arc<str> {
-    let template = &task.workspace_policy.namespace_template;
-    template
-        .replace("{agent_id}", task.agent_id.as_str())
-        .replace("{task_id}", task.task_id.as_str())
-        .replace("{run_id}", run_id.as_str())
-        .into()
+    let known = [
+        ("{agent_id}", task.agent_id.as_str()),
+        ("{task_id}", task.task_id.as_str()),
+        ("{run_id}", run_id.as_str()),
+    ];
+    let mut rest = task.workspace_policy.namespace_template.as_str();
+    let mut path = String::with_capacity(rest.len() + 64);
+    while let Some(at) = rest.find('{') {
+        let (before, brace) = rest.split_at(at);
+        path.push_str(before);
+        let found = known.iter().find_map(|(name, value)| Some((brace.strip_prefix(name)?, *value)));
+        let (after, value) = found.unwrap_or((&brace[1..], "{"));
+        path.push_str(value);
+        rest = after;
+    }
+    path.push_str(rest);
+    path.into()
 }
 
 /// What a run of the task must have room in. A session of its own needs no lane: its task's is as narrow.

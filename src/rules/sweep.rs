@@ -8,14 +8,19 @@ use serde_json::json;
 use super::cancel::revoke;
 use super::change::{Change, Moment};
 use super::lease::{Verdict, verdict};
-use crate::model::{AttemptStatus, EventKind, Run, RunError, RunStatus, Timestamp};
+use crate::model::{AttemptStatus, EventKind, Lease, Run, RunError, RunStatus, Timestamp};
 use crate::store::RunWrite;
 
 /// When somebody has to look at a run: its lease expires, its deadline passes while no attempt is in
 /// progress, its owner is to be stopped by force. Kept by stores as an index.
 #[must_use]
 pub fn wake_at(run: &Run) -> Option<Timestamp> {
-    let lease = run.lease.map(|lease| lease.expires_at);
+    wake_at_of(run, run.lease)
+}
+
+/// The same, with another lease than its own.
+pub(crate) fn wake_at_of(run: &Run, lease: Option<Lease>) -> Option<Timestamp> {
+    let lease = lease.map(|lease| lease.expires_at);
     let force = run.cancel.as_ref().and_then(|intent| intent.force_at).filter(|_| run.status.is_held());
     let idle = !run.status.is_terminal() && run.status != RunStatus::Running;
     let deadline = run.spec.limits.deadline_at.filter(|_| idle);

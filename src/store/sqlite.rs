@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 use self::fault::Step;
 use self::probe::Probe;
 use self::readers::Readers;
-use self::writer::{Command, Reply, Writer};
+use self::writer::{Command, Reply};
 use super::{
     Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
     Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
@@ -33,14 +33,18 @@ use crate::model::{
 };
 
 mod agents;
+mod body;
 mod check;
 mod claim;
 mod commit;
 mod fault;
+mod hot;
 mod lanes;
 mod list;
 mod migrate;
 mod open;
+mod pack;
+mod parts;
 #[cfg(test)]
 mod plans;
 mod probe;
@@ -100,7 +104,7 @@ impl SqliteOptions {
 /// What an answered write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// A loss of power.
+    /// A loss of power. Of grants and renewals alone: with what is written next and answered.
     #[default]
     Full,
     /// The end of the OS process; a loss of power may take the newest writes.
@@ -156,8 +160,8 @@ impl SqliteStore {
         let (hints, _) = broadcast::channel(HINTS);
         let (readers, reading) = Readers::start(connections).map_err(|error| no_thread(&error))?;
         let (sender, mailbox) = mpsc::channel();
-        let writer = Writer::new(writer, mailbox, options.clone(), hints.clone(), probe);
-        let writer = writer.start().map_err(|error| no_thread(&error))?;
+        let writer = writer::start(writer, mailbox, options.clone(), hints.clone(), probe)
+            .map_err(|error| no_thread(&error))?;
         let all = reading.into_iter().chain([writer]).collect();
         let threads = Mutex::new(Some(Threads { all }));
         let shared = Arc::new(Shared { options, hints, readers });

@@ -1,5 +1,9 @@
 //! How many there are of what listings show.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::Tenure;
 use crate::error::Error;
 use crate::store::{PageRequest, RunFilter};
@@ -7,8 +11,12 @@ use crate::store::{PageRequest, RunFilter};
 /// How many records are read at once to be counted.
 const PAGE: usize = 1_000;
 
+/// How long is counted.
+const COUNT_TIME: Duration = Duration::from_millis(50);
+
 impl Tenure {
-    /// How many runs match, and whether that is exact: what no counter is kept of is counted up to `most`.
+    /// How many runs match, and whether that is exact: what no counter is kept of is counted up to `most`, as long as
+    /// that does not take long.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -21,8 +29,8 @@ impl Tenure {
             let wanted = counts.iter().filter(|(status, _)| statuses.is_empty() || statuses.contains(status));
             return Ok((wanted.map(|(_, count)| count).sum(), true));
         }
-        let (mut total, mut cursor) = (0, None);
-        while total < most {
+        let (mut total, mut cursor, until) = (0, None, Instant::now() + COUNT_TIME);
+        while total < most && Instant::now() < until {
             let limit = PAGE.min(usize::try_from(most - total).unwrap_or(PAGE));
             let page = self.instance.store.runs(filter.clone(), PageRequest { limit, cursor }).await?;
             total += length(page.items.len() + page.corrupt.len());

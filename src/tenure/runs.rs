@@ -19,6 +19,9 @@ use crate::store::{Page, PageRequest, Refusal, RunFilter};
 /// How often a run that may settle on another host is looked at.
 const WAIT_POLL: Duration = Duration::from_secs(1);
 
+/// How long a page of a listing is looked for.
+const PAGE_TIME: Duration = Duration::from_millis(30);
+
 /// What a caller asks of a task.
 #[derive(Debug, Clone, Default)]
 pub struct RunRequest {
@@ -168,10 +171,26 @@ impl Tenure {
 
     /// Runs, the newest first.
     ///
+    /// A page may be shorter than its limit, even empty, while it has a cursor: of many runs that the filter does not
+    /// let through no more are looked at than there is time for.
+    ///
     /// # Errors
     /// [`Error::Store`]; refused as invalid for a cursor of another listing.
     pub async fn runs(&self, filter: RunFilter, page: PageRequest) -> Result<Page<Run>, Error> {
-        Ok(self.instance.store.runs(filter, page).await?)
+        let (until, limit) = (Instant::now() + PAGE_TIME, page.limit);
+        let mut all = self.instance.store.runs(filter.clone(), page).await?;
+        while let Some(cursor) = &all.next
+            && let left = limit.saturating_sub(all.items.len() + all.corrupt.len())
+            && left > 0
+            && Instant::now() < until
+        {
+            let page = PageRequest { limit: left, cursor: Some(cursor.clone()) };
+            let Page { items, next, corrupt } = self.instance.store.runs(filter.clone(), page).await?;
+            all.items.extend(items);
+            all.corrupt.extend(corrupt);
+            all.next = next;
+        }
+        Ok(all)
     }
 
     /// The attempts of a run, in order.

@@ -459,7 +459,7 @@ async fn field_l27_a_new_host_takes_only_what_has_expired() {
 #[tokio::test(start_paused = true)]
 async fn field_l28_a_host_that_was_there_before_takes_over() {
     let (a, b, _, gate) = held(3, json!({})).await;
-    b.advance(10 * DAY).await;
+    b.advance(HOUR).await;
     a.kill();
     b.advance(TAKEOVER).await;
     gate.open();
@@ -513,4 +513,25 @@ async fn field_l32_a_task_that_is_deleted_under_its_run_harms_nobody() {
     gate.open();
     host.drain().await;
     host.see("t1").await.run(1).assert_status("completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_host_that_was_paused_for_longer_than_its_leases_goes_on() {
+    // Whether it was the host or its store that stood still: the sweep is the first to look again.
+    let settings = Settings { sweep: Some(SECOND), ..TestHost::settings() };
+    let (host, gate) = (TestHost::open_with("2026-01-01T00:00:00Z", settings).await, Gate::new());
+    host.agent("agent", Script::new().waits_at(&gate).answers("done"));
+    host.task(task(json!({}))).await;
+    host.run("t").await;
+    gate.arrived(1).await;
+    host.cut_off();
+    host.advance(10 * TAKEOVER + SECOND).await;
+    host.reconnect();
+    host.advance(4 * SECOND).await;
+    host.see("t").await.run(1).assert_status("running");
+    host.advance(10 * SECOND).await;
+    gate.open();
+    host.drain().await;
+    let seen = host.see("t").await;
+    seen.run(1).assert_status("completed").assert_attempts("completed");
 }

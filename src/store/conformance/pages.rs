@@ -16,6 +16,7 @@ list! {
     filters_hold_together,
     a_text_is_found_whatever_it_looks_like,
     field_d3_a_few_finished_among_many_waiting_are_found,
+    what_is_rare_is_found_by_going_on,
     a_cursor_of_another_listing_is_refused,
     a_page_of_nothing_is_refused,
     a_page_that_is_full_and_last_has_no_cursor,
@@ -119,6 +120,41 @@ async fn a_text_is_found_whatever_it_looks_like(f: Fixture) {
     }
     let ascii_only = RunFilter { text: Some("\u{e9}T".into()), ..RunFilter::default() };
     assert_eq!(ids(&f.list(ascii_only).await), Vec::<&str>::new(), "only ASCII letters are folded");
+}
+
+async fn what_is_rare_is_found_by_going_on(f: Fixture) {
+    some(&f, 1).await;
+    let fields = json!({ "task_id": "many", "query": "another", "overlap_policy": "allow_parallel",
+        "session_policy": { "type": "fixed", "session_id": "s" } });
+    let task = f.task(fields).await;
+    let mut decisions = Vec::new();
+    for n in 0..4200 {
+        let wanted = f.wanted(&format!("w{n}")).await;
+        decisions.push(rules::enqueue(&task, wanted, f.moment().await).into());
+    }
+    f.store.commit(decisions).await.unwrap();
+    let any = RunFilter::default;
+    let rare = [
+        RunFilter { text: Some("do it".into()), ..any() },
+        RunFilter { session_id: Some("background:agent:t".into()), ..any() },
+        RunFilter { text: Some("do it".into()), agent_id: Some(task.spec.agent_id.clone()), ..any() },
+    ];
+    for filter in rare {
+        let (mut page, mut pages, mut found) = (PageRequest { limit: 2, cursor: None }, 0, Vec::new());
+        loop {
+            let answer = f.store.runs(filter.clone(), page.clone()).await.unwrap();
+            found.extend(ids(&answer.items).iter().map(ToString::to_string));
+            pages += 1;
+            page.cursor = answer.next;
+            if page.cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, ["r0"], "{filter:?}");
+        assert!(pages < 10, "{pages} pages");
+    }
+    let all = f.list(RunFilter { text: Some("other".into()), ..any() }).await;
+    assert_eq!(all.len(), 4200);
 }
 
 async fn field_d3_a_few_finished_among_many_waiting_are_found(f: Fixture) {

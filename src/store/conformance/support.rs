@@ -308,8 +308,16 @@ impl Fixture {
 
     /// All runs that a filter lets through, the newest first.
     pub(super) async fn list(&self, filter: RunFilter) -> Vec<Run> {
-        let page = PageRequest { limit: 10_000, cursor: None };
-        self.store.runs(filter, page).await.unwrap().items
+        let mut page = PageRequest { limit: 10_000, cursor: None };
+        let mut found = Vec::new();
+        loop {
+            let answer = self.store.runs(filter.clone(), page.clone()).await.unwrap();
+            found.extend(answer.items);
+            page.cursor = answer.next;
+            if page.cursor.is_none() {
+                return found;
+            }
+        }
     }
 
     /// Nothing derived differs from what it is derived from.

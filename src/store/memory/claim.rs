@@ -84,9 +84,9 @@ impl State {
         let Some(number) = self.runs.number(run_id) else { return Renewal::Gone };
         let Some(record) = self.runs.get_mut(number) else { return Renewal::Gone };
         // Looked at when it expires, which moves.
-        self.index.remove(number, &record.run);
+        let before = rules::wake_at(&record.run);
         let renewal = rules::renew(&mut record.run, token, lease, now);
-        self.index.add(number, &record.run);
+        self.index.rewake(run_id, before, rules::wake_at(&record.run));
         renewal
     }
 }

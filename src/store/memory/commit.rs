@@ -211,12 +211,15 @@ impl State {
         }
         if let Some(before) = &before {
             self.take_out(number, before);
-            self.index.remove(number, before);
         }
-        self.index.add(number, &run);
+        match &before {
+            Some(before) => self.index.replace(number, before, &run),
+            None => self.index.add(number, &run),
+        }
         hint.agenda |= wake_at(&run).is_some();
-        self.lanes.account(number, before.as_ref(), Some(&run));
-        if let Some(before) = &before {
+        let moved = self.lanes.account(number, before.as_ref(), Some(&run));
+        // Who goes on as it was leaves nobody more room, or less.
+        if let Some(before) = before.as_ref().filter(|before| moved || before.place != Place::Nowhere) {
             self.wake_lanes_of(before, now, hint);
         }
         let place = self.place_for(&run, now);

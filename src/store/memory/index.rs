@@ -54,6 +54,42 @@ impl Index {
         }
     }
 
+    /// A run has moved on; its task and its key are what they were. What stays as it was is left alone.
+    pub(super) fn replace(&mut self, number: u64, before: &Run, after: &Run) {
+        let [was, is] = [before, after].map(|run| usize::from(run.status.number()));
+        if was != is {
+            self.by_status[was].remove(&number);
+            self.by_status[is].insert(number);
+            if let Some(of_task) = self.by_task.get_mut(&after.spec.task_id) {
+                of_task.counts[was] -= 1;
+                of_task.counts[is] += 1;
+            }
+        }
+        if finished_at(before) != finished_at(after) {
+            self.finished.extend(finished_at(after).map(|at| (at, number)));
+        }
+        self.rewake(&after.run_id, wake_at(before), wake_at(after));
+        if claim_of(before) != claim_of(after) {
+            self.claimed_no_more(number, before);
+            if let Some(claim) = claim_of(after) {
+                self.claims.entry(claim).or_default().insert(number);
+            }
+        }
+    }
+
+    /// A run is to be looked at another time.
+    pub(super) fn rewake(&mut self, run_id: &RunId, before: Option<Timestamp>, after: Option<Timestamp>) {
+        if before == after {
+            return;
+        }
+        if let Some(at) = before {
+            self.wakes.remove(&(at, run_id.clone()));
+        }
+        if let Some(at) = after {
+            self.wakes.insert((at, run_id.clone()));
+        }
+    }
+
     pub(super) fn remove(&mut self, number: u64, run: &Run) {
         let status = usize::from(run.status.number());
         self.by_status[status].remove(&number);
@@ -73,6 +109,10 @@ impl Index {
         if let Some(key) = key_of(run) {
             self.keys.remove(&key);
         }
+        self.claimed_no_more(number, run);
+    }
+
+    fn claimed_no_more(&mut self, number: u64, run: &Run) {
         if let Some(claim) = claim_of(run)
             && let Some(granted) = self.claims.get_mut(&claim)
         {

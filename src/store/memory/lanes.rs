@@ -75,12 +75,12 @@ impl Lanes {
         waiting.is_some_and(|waiting| waiting.contains_key(&Order::of(number, run)))
     }
 
-    /// Accounts for a run that is made, moved or removed.
-    pub(super) fn account(&mut self, number: u64, before: Option<&Run>, after: Option<&Run>) {
+    /// Accounts for a run that is made, moved or removed. Answers whether it stands otherwise in its lanes now.
+    pub(super) fn account(&mut self, number: u64, before: Option<&Run>, after: Option<&Run>) -> bool {
         let footprint = |run: Option<&Run>| run.map(Footprint::of).unwrap_or_default();
         let (was, is) = (footprint(before), footprint(after));
         if was == is {
-            return;
+            return false;
         }
         for lane in before.or(after).into_iter().flat_map(|run| run.spec.lanes.iter()) {
             self.last += 1;
@@ -91,6 +91,7 @@ impl Lanes {
                 self.by_name.remove(&lane.name);
             }
         }
+        true
     }
 
     /// The first lane of a run that has no room for it.

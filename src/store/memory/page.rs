@@ -4,6 +4,9 @@ use super::state::State;
 use crate::model::{Occurrence, Run, ScheduleState, Task, TaskId, Timestamp};
 use crate::store::{Page, PageRequest, RefusedKind, RunFilter, StoreError};
 
+/// How many runs a page looks at.
+const LOOKED_AT: usize = 20_000;
+
 impl State {
     pub(super) fn page_of_tasks(
         &self,
@@ -28,11 +31,24 @@ impl State {
             None => Box::new(self.runs.below(below)),
         };
         let text = filter.text.as_ref().map(|text| text.to_ascii_lowercase());
+        let (mut looked_at, mut last) = (0, None);
         let found = numbers
+            .take_while(|number| {
+                let more = looked_at < LOOKED_AT;
+                if more {
+                    looked_at += 1;
+                    last = Some(*number);
+                }
+                more
+            })
             .filter_map(|number| Some((number, &self.runs.get(number)?.run)))
             .filter(|(_, run)| matches(filter, text.as_deref(), run))
             .map(|(number, run)| (number, run.clone()));
-        let Page { items, next, corrupt } = cut(found, page, |(number, _)| format!("runs:{number}"));
+        let Page { items, mut next, corrupt } = cut(found, page, |(number, _)| format!("runs:{number}"));
+        if next.is_none() && looked_at == LOOKED_AT {
+            // Enough was looked at: who asks for more goes on from here.
+            next = last.map(|number| format!("runs:{number}"));
+        }
         Ok(Page { items: items.into_iter().map(|(_, run)| run).collect(), next, corrupt })
     }
 

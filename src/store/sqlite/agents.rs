@@ -8,7 +8,7 @@ use super::fault::Step;
 use super::tx::Tx;
 use crate::model::AgentId;
 
-impl Tx<'_> {
+impl Tx<'_, '_> {
     pub(super) fn put_agent(&mut self, agent_id: &AgentId, definition: Option<&str>) -> Step<()> {
         match definition {
             Some(definition) => {

@@ -161,11 +161,13 @@ fn idle_lanes(conn: &Connection, found: &mut Vec<Finding>) -> Step<()> {
     Ok(())
 }
 
-impl Tx<'_> {
+impl Tx<'_, '_> {
     /// Repairs what was found in this transaction. What was repaired may show more: until nothing is left, or
     /// what is left cannot be repaired.
     pub(super) fn repair(&mut self) -> Step<Vec<String>> {
         let mut told = Vec::new();
+        self.lanes.write(self.conn)?;
+        self.known.forget_all();
         for _ in 0..4 {
             let findings = find(self.conn)?;
             let fresh: Vec<&Finding> = findings.iter().filter(|f| !told.contains(&f.message)).collect();
@@ -174,6 +176,8 @@ impl Tx<'_> {
             }
             for finding in &fresh {
                 self.make_good(&finding.repair)?;
+                // What is looked for, and repaired by statements of its own, is in the tables.
+                self.lanes.write(self.conn)?;
             }
             told.extend(fresh.iter().map(|finding| finding.message.clone()));
         }
@@ -233,7 +237,7 @@ impl Tx<'_> {
         self.move_to(rid, to, lane)
     }
 
-    fn readable(&self, rid: i64) -> Step<Option<Loaded>> {
+    fn readable(&mut self, rid: i64) -> Step<Option<Loaded>> {
         match self.load(rid) {
             Err(Fault::Unreadable(_)) => Ok(None),
             answer => answer,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use rusqlite::params;
 
 use super::fault::{Fault, Step};
+use super::hot::{Hot, columns};
 use super::lanes::Member;
 use super::probe::Between;
-use super::row::{Extra, Loaded, REST, STORED, Stored, flag, instance_bytes, place, signed};
+use super::row::{Loaded, SPECS, STORED, Stored, flag, place, signed};
 use super::tx::Tx;
-use crate::model::{AgentId, Place, Run, RunStatus, Timestamp};
+use crate::model::{AgentId, Place, Run, Timestamp};
 use crate::rules::{self, Moment};
 use crate::store::{ClaimRequest, RenewRequest, Renewal};
 
@@ -18,7 +19,7 @@ const PROMOTED: i64 = 1000;
 /// How many ready runs beyond what was asked for one claim looks at: those that it sends to wait elsewhere.
 const LOOKED_AT: usize = 1000;
 
-impl Tx<'_> {
+impl Tx<'_, '_> {
     /// Answers requests in order. They are of the same agents, and share the search.
     pub(super) fn claim(&mut self, requests: &[ClaimRequest]) -> Step<Vec<Vec<Run>>> {
         let mut granted: Vec<Vec<Run>> = Vec::with_capacity(requests.len());
@@ -65,17 +66,15 @@ impl Tx<'_> {
 
     /// What the same request was granted, and is still merely claimed.
     fn granted_before(&mut self, request: &ClaimRequest) -> Step<Vec<Run>> {
-        let sql = format!("SELECT {STORED}, {REST} {GRANTED}");
+        let sql = format!("SELECT {} {GRANTED_FROM} {SPECS} {GRANTED}", columns());
         let mut select = self.conn.prepare_cached(&sql)?;
-        let owner = instance_bytes(request.instance);
-        let mut rows = select.query(params![
-            signed(request.nonce),
-            &owner[..],
-            i64::try_from(request.limit).unwrap_or(i64::MAX)
-        ])?;
+        let mut rows = select.query([signed(request.nonce)])?;
         let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
+        while found.len() < request.limit
+            && let Some(row) = rows.next()?
+        {
             match Loaded::read(row) {
+                Ok(loaded) if loaded.stored.owner != Some(request.instance) => {}
                 Ok(loaded) => found.push(loaded.with_result(self.conn)?.run),
                 // It was never handed out: its lease ends by itself.
                 Err(Fault::Unreadable(_)) => {}
@@ -106,13 +105,10 @@ impl Tx<'_> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut found: Vec<(i64, i64, i64)> = Vec::new();
         for aid in aids {
-            let mut select = self.conn.prepare_cached(READY)?;
-            let rows = select.query_map([*aid, limit], |row| {
-                Ok((-row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(0)?))
+            self.hot.each(Hot::Ready, &[aid, &limit], |row| {
+                found.push((-row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(0)?));
+                Ok(())
             })?;
-            for row in rows {
-                found.push(row?);
-            }
         }
         if aids.len() > 1 {
             found.sort_unstable();
@@ -166,20 +162,20 @@ impl Tx<'_> {
         Ok(if others { Grant::LetOthersGo } else { Grant::Elsewhere })
     }
 
-    pub(super) fn load(&self, rid: i64) -> Step<Option<Loaded>> {
-        let mut select = self.conn.prepare_cached(&load())?;
-        let mut rows = select.query([rid])?;
-        match rows.next()? {
-            Some(row) => Ok(Some(Loaded::read(row)?.with_result(self.conn)?)),
-            None => Ok(None),
+    pub(super) fn load(&mut self, rid: i64) -> Step<Option<Loaded>> {
+        if let Some(known) = self.known.get(rid) {
+            return Ok(Some(known.clone()));
         }
+        let hot = self.hot;
+        let loaded = hot.first(Hot::Load, &[&rid], |row| Loaded::read_with(row, |part| self.common(part)))?;
+        loaded.map(|loaded| loaded.with_result(self.conn)).transpose()
     }
 
     /// Renews leases, each by [`rules::renew`]'s conditions. Neither version nor event.
     pub(super) fn renew(&mut self, request: &RenewRequest) -> Step<Vec<Renewal>> {
         let mut answers = Vec::with_capacity(request.leases.len());
         for (run_id, token) in &request.leases {
-            let Some(stored) = self.stored(run_id.as_str())? else {
+            let Some(stored) = self.stored(run_id)? else {
                 answers.push(Renewal::Gone);
                 continue;
             };
@@ -193,24 +189,27 @@ impl Tx<'_> {
     }
 
     fn renew_one(&mut self, stored: &Stored, request: &RenewRequest) -> Step<Renewal> {
-        let mut select = self.conn.prepare_cached("SELECT extra FROM runs WHERE rid = ?1")?;
-        let extra: Option<String> = select.query_row([stored.rid], |row| row.get(0))?;
-        let cancel = Extra::read(extra.as_deref())?.cancel;
+        let Some(Loaded { stored, mut run }) = self.load(stored.rid)? else { return Ok(Renewal::Gone) };
+        let cancel = run.cancel.clone();
         let expires_at = self.now.plus(request.lease).ms().max(stored.expires_at.unwrap_or(i64::MIN));
-        let force_at = cancel.as_ref().and_then(|intent| intent.force_at).map(Timestamp::ms);
-        let deadline = stored.deadline_at.filter(|_| stored.status != RunStatus::Running);
-        let wake_at = [Some(expires_at), force_at, deadline].into_iter().flatten().min();
-        if wake_at == stored.wake_at {
+        let mut next = stored.clone();
+        (next.expires_at, next.heartbeat_at) = (Some(expires_at), Some(self.now.ms()));
+        if let Some(lease) = &mut run.lease {
+            lease.expires_at = Timestamp::from_ms(expires_at);
+            lease.heartbeat_at = self.now;
+        }
+        next.wake_at = rules::wake_at(&run).map(Timestamp::ms);
+        let pack = next.pack(&run)?;
+        if next.wake_at == stored.wake_at {
             self.conn
-                .prepare_cached("UPDATE runs SET expires_at = ?2, heartbeat_at = ?3 WHERE rid = ?1")?
-                .execute(params![stored.rid, expires_at, self.now.ms()])?;
+                .prepare_cached("UPDATE runs SET body = ?2 WHERE rid = ?1")?
+                .execute(params![next.rid, pack.bytes()])?;
         } else {
             self.conn
-                .prepare_cached(
-                    "UPDATE runs SET expires_at = ?2, heartbeat_at = ?3, wake_at = ?4 WHERE rid = ?1",
-                )?
-                .execute(params![stored.rid, expires_at, self.now.ms(), wake_at])?;
+                .prepare_cached("UPDATE runs SET body = ?2, wake_at = ?3 WHERE rid = ?1")?
+                .execute(params![next.rid, pack.bytes(), next.wake_at])?;
         }
+        self.known.keep(Loaded { stored: next, run });
         self.probe.at(Between::RenewalAndCommit);
         Ok(Renewal::Renewed { expires_at: Timestamp::from_ms(expires_at), cancel })
     }
@@ -228,9 +227,12 @@ pub(super) fn alike(one: &Arc<[AgentId]>, other: &Arc<[AgentId]>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
 
-/// The statement that loads a run by its number.
+/// The statement that loads a run by its number. What it has in common with others is known, or found apart.
 pub(super) fn load() -> String {
-    format!("SELECT {STORED}, {REST} FROM runs r LEFT JOIN specs s ON s.rid = r.rid WHERE r.rid = ?1")
+    format!(
+        "SELECT {STORED}, r.run_id, s.spec, NULL, NULL FROM runs r
+         LEFT JOIN specs s ON r.part IS NULL AND s.rid = r.rid WHERE r.rid = ?1"
+    )
 }
 
 pub(super) const READY: &str = "SELECT rid, priority, due_at FROM runs INDEXED BY runs_ready
@@ -239,5 +241,7 @@ pub(super) const READY: &str = "SELECT rid, priority, due_at FROM runs INDEXED B
 pub(super) const DUE: &str = "SELECT rid, aid, due_at, lanes FROM runs INDEXED BY runs_future
     WHERE place = 2 AND due_at <= ?1 ORDER BY due_at, rid LIMIT ?2";
 
-pub(super) const GRANTED: &str = "FROM runs r INDEXED BY runs_claimed LEFT JOIN specs s ON s.rid = r.rid
-    WHERE r.status = 1 AND r.nonce = ?1 AND r.owner = ?2 ORDER BY r.priority DESC, r.due_at, r.rid LIMIT ?3";
+/// For who asks again: all that are held are looked through, by the index alone.
+pub(super) const GRANTED_FROM: &str = "FROM runs r INDEXED BY runs_wake";
+pub(super) const GRANTED: &str = "WHERE r.wake_at IS NOT NULL AND r.wake_at > -9223372036854775807
+    AND r.nonce = ?1 AND r.status = 1 ORDER BY r.priority DESC, r.due_at, r.rid";

@@ -1,11 +1,13 @@
 //! Applies decisions: first everything is read that must still stand, then everything is written. So a refused
 //! decision has written nothing, and the others in the transaction need not be undone with it.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::fault::Step;
+use super::hot::Hot;
+use super::pack::Pack;
 use super::row::{self, STORED, Stored, json, signed, unsigned};
-use super::tx::{Tx, lane_version};
+use super::tx::Tx;
 use crate::model::{NewEvent, Occurrence, Run, RunId, RunStatus, SchedulePlace, TaskId, Timestamp, Token};
 use crate::store::{Decision, Expect, Refusal, RunWrite, ScheduleWrite, TaskChange, TaskWrite};
 
@@ -13,12 +15,12 @@ pub(super) const FIND: &str = "FROM runs r WHERE r.run_id = ?1";
 
 type Verdict = Result<(), Refusal>;
 
-impl Tx<'_> {
+impl Tx<'_, '_> {
     /// Applies a decision if what it was made on still stands.
     pub(super) fn apply(&mut self, decision: &Decision) -> Step<Verdict> {
         let mut stored = Vec::with_capacity(decision.runs.len());
         for write in &decision.runs {
-            stored.push(self.stored(write.run.run_id.as_str())?);
+            stored.push(self.stored(&write.run.run_id)?);
         }
         // It was applied, and its answer was lost.
         let made = |write: &RunWrite, stored: &Option<Stored>| {
@@ -42,7 +44,7 @@ impl Tx<'_> {
         }
         for (n, (write, stored)) in decision.runs.iter().zip(stored).enumerate() {
             let again = decision.runs[..n].iter().any(|other| other.run.run_id == write.run.run_id);
-            let stored = if again { self.stored(write.run.run_id.as_str())? } else { stored };
+            let stored = if again { self.stored(&write.run.run_id)? } else { stored };
             match stored {
                 Some(stored) => self.update_run(&stored, write)?,
                 None => self.insert_run(write)?,
@@ -68,7 +70,7 @@ impl Tx<'_> {
             }
         }
         for lane in &decision.lanes {
-            let version = lane_version(self.conn, &lane.name)?;
+            let version = self.lane_version(&lane.name)?;
             if version != lane.version {
                 return Ok(Err(Refusal::StaleLane { name: lane.name.clone(), version }));
             }
@@ -166,11 +168,13 @@ impl Tx<'_> {
         Ok(Ok(()))
     }
 
-    /// The hot part of a run.
-    pub(super) fn stored(&self, run_id: &str) -> Step<Option<Stored>> {
-        let mut select = self.conn.prepare_cached(&find())?;
-        let mut rows = select.query([run_id])?;
-        rows.next()?.map(Stored::read).transpose()
+    /// The row of a run.
+    pub(super) fn stored(&self, run_id: &RunId) -> Step<Option<Stored>> {
+        if let Some(known) = self.known.by_id(run_id) {
+            return Ok(Some(known.stored.clone()));
+        }
+        let read = |row: &Row<'_>| Stored::read(row).map(|(stored, _)| stored);
+        self.hot.first(Hot::Find, &[&run_id.as_str()], read)
     }
 
     fn write_task(&mut self, write: &TaskWrite) -> Step<()> {
@@ -235,7 +239,7 @@ impl Tx<'_> {
         let mut last = last;
         for event in events {
             last += 1;
-            self.write_event(-tid, last, Some(aid), event)?;
+            self.write_event(-tid, last, 0, Some(aid), event)?;
         }
         Ok(last)
     }
@@ -254,35 +258,28 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes an event under the next cursor.
+    /// Writes an event under the next cursor, and answers that. `prev`: the cursor of the one before it.
     pub(super) fn write_event(
         &mut self,
         subject: i64,
         seq: i64,
+        prev: i64,
         aid: Option<i64>,
         event: &NewEvent,
-    ) -> Step<()> {
+    ) -> Step<i64> {
         let cursor = self.new_cursor();
-        let instance = event.instance.map(row::instance_bytes);
-        self.conn
-            .prepare_cached(
-                "INSERT INTO events (cursor, subject, seq, kind, at, status, attempt, fence, instance, aid, data)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            )?
-            .execute(params![
-                cursor,
-                subject,
-                seq,
-                event.kind.number(),
-                event.at.ms(),
-                event.status.map(RunStatus::number),
-                event.attempt,
-                signed(event.fence),
-                instance.as_ref().map(|bytes| &bytes[..]),
-                aid,
-                event.data.as_deref()
-            ])?;
-        Ok(())
+        let mut pack = Pack::of_form(EVENT_FORM);
+        pack.maybe(event.status.map(|status| status.number().into()));
+        pack.number(event.attempt.into());
+        pack.number(event.fence);
+        pack.instance(event.instance);
+        pack.maybe(aid);
+        let (kind, at) = (event.kind.number(), event.at.ms());
+        self.hot.execute(
+            Hot::Event,
+            params![cursor, subject, seq, prev, kind, at, pack.bytes(), event.data.as_deref()],
+        )?;
+        Ok(cursor)
     }
 
     fn write_schedule(&mut self, write: &ScheduleWrite) -> Step<()> {
@@ -355,7 +352,13 @@ impl Standing {
     }
 }
 
-/// The statement that finds the hot part of a run.
+/// How the bytes of an event are laid out.
+pub(super) const EVENT_FORM: u8 = 1;
+
+pub(super) const EVENT: &str = "INSERT INTO events (cursor, subject, seq, prev, kind, at, body, data)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+/// The statement that finds the row of a run.
 pub(super) fn find() -> String {
     format!("SELECT {STORED} {FIND}")
 }

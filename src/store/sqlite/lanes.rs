@@ -4,12 +4,46 @@
 //! waiting run of each agent whenever something leaves it or a ready run of it is not to be had any more. More
 //! than there is room for may be let go of: the claim looks again, and sends back who does not fit.
 
-use rusqlite::{OptionalExtension, params};
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Step;
-use super::row::{Stored, place};
+use super::row::{Stored, place, unsigned};
 use super::tx::Tx;
 use crate::model::{Lane, RunStatus};
+
+/// The lanes that a transaction has met, as it leaves them: read once, written once at its end.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    numbers: HashMap<Arc<str>, i64>,
+    rows: HashMap<i64, LaneRow>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LaneRow {
+    version: i64,
+    held: i64,
+    total: i64,
+    moved: bool,
+}
+
+impl Book {
+    /// Writes the lanes that have moved; one without runs is gone.
+    pub(super) fn write(&mut self, conn: &Connection) -> Step<()> {
+        self.numbers.clear();
+        for (lid, row) in self.rows.drain().filter(|(_, row)| row.moved) {
+            if row.total <= 0 {
+                conn.prepare_cached("DELETE FROM lanes WHERE lid = ?1")?.execute([lid])?;
+            } else {
+                conn.prepare_cached("UPDATE lanes SET version = ?2, held = ?3, total = ?4 WHERE lid = ?1")?
+                    .execute([lid, row.version, row.held, row.total])?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// A lane that a run is in.
 #[derive(Debug, Clone, Copy)]
@@ -47,14 +81,51 @@ impl Stand {
     pub(super) const NONE: Self = Self { active: false, takes: false, sched: false };
 }
 
-impl Tx<'_> {
+impl Tx<'_, '_> {
     /// The lanes that a run is in.
-    pub(super) fn members(&self, rid: i64) -> Step<Vec<Member>> {
+    pub(super) fn members(&mut self, rid: i64) -> Step<Vec<Member>> {
         let mut select = self.conn.prepare_cached(MEMBERS)?;
-        let members = select.query_map([rid], |row| {
-            Ok(Member { lid: row.get(0)?, most: row.get(1)?, takes: row.get(2)?, held: row.get(3)? })
-        })?;
-        Ok(members.collect::<rusqlite::Result<_>>()?)
+        let mut rows = select.query([rid])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let lid = row.get(0)?;
+            let held = self.lane(lid)?.map_or(0, |lane| lane.held);
+            found.push(Member { lid, most: row.get(1)?, takes: row.get(2)?, held });
+        }
+        Ok(found)
+    }
+
+    /// A lane by its number, as it stands in this transaction.
+    fn lane(&mut self, lid: i64) -> Step<Option<&mut LaneRow>> {
+        if !self.lanes.rows.contains_key(&lid) {
+            let mut select =
+                self.conn.prepare_cached("SELECT version, held, total FROM lanes WHERE lid = ?1")?;
+            let read = |row: &rusqlite::Row<'_>| {
+                Ok(LaneRow { version: row.get(0)?, held: row.get(1)?, total: row.get(2)?, moved: false })
+            };
+            let Some(row) = select.query_row([lid], read).optional()? else { return Ok(None) };
+            self.lanes.rows.insert(lid, row);
+        }
+        Ok(self.lanes.rows.get_mut(&lid))
+    }
+
+    /// The number of a lane, if anything was in it when this transaction began, or has come since.
+    fn lane_number(&mut self, name: &Arc<str>) -> Step<Option<i64>> {
+        if let Some(lid) = self.lanes.numbers.get(name) {
+            return Ok(Some(*lid));
+        }
+        let mut select = self.conn.prepare_cached("SELECT lid FROM lanes WHERE name = ?1")?;
+        let lid: Option<i64> = select.query_row([&**name], |row| row.get(0)).optional()?;
+        if let Some(lid) = lid {
+            self.lanes.numbers.insert(Arc::clone(name), lid);
+        }
+        Ok(lid)
+    }
+
+    /// The version of a lane; 0 when nothing is in it.
+    pub(super) fn lane_version(&mut self, name: &Arc<str>) -> Step<u64> {
+        let Some(lid) = self.lane_number(name)? else { return Ok(0) };
+        Ok(self.lane(lid)?.filter(|lane| lane.total > 0).map_or(0, |lane| unsigned(lane.version)))
     }
 
     /// Moves a run in its lanes: into them, out of them, or to take room or give it back.
@@ -95,16 +166,11 @@ impl Tx<'_> {
             if lanes[..n].iter().any(|other| other.name == lane.name) {
                 continue;
             }
-            let version = self.new_lane_version();
-            let lid: i64 = self
-                .conn
-                .prepare_cached(
-                    "INSERT INTO lanes (name, version, held, total) VALUES (?1, ?2, ?3, 1)
-                     ON CONFLICT (name) DO UPDATE
-                     SET version = excluded.version, held = held + excluded.held, total = total + 1
-                     RETURNING lid",
-                )?
-                .query_row(params![&*lane.name, version, to.takes], |row| row.get(0))?;
+            let lid = match self.lane_number(&lane.name)? {
+                Some(lid) => lid,
+                None => self.open_lane(&lane.name)?,
+            };
+            self.move_lane(lid, i64::from(to.takes), 1)?;
             self.conn
                 .prepare_cached(
                     "INSERT INTO lane_runs (lid, rid, pos, most, takes, sched) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -114,18 +180,23 @@ impl Tx<'_> {
         Ok(())
     }
 
+    fn open_lane(&mut self, name: &Arc<str>) -> Step<i64> {
+        let mut insert = self
+            .conn
+            .prepare_cached("INSERT INTO lanes (name, version, held, total) VALUES (?1, 0, 0, 0)")?;
+        let lid = insert.insert([&**name])?;
+        self.lanes.numbers.insert(Arc::clone(name), lid);
+        self.lanes.rows.insert(lid, LaneRow { version: 0, held: 0, total: 0, moved: true });
+        Ok(lid)
+    }
+
     fn move_lane(&mut self, lid: i64, held: i64, total: i64) -> Step<()> {
         let version = self.new_lane_version();
-        let left: Option<i64> = self
-            .conn
-            .prepare_cached(
-                "UPDATE lanes SET version = ?2, held = held + ?3, total = total + ?4 WHERE lid = ?1
-                 RETURNING total",
-            )?
-            .query_row(params![lid, version, held, total], |row| row.get(0))
-            .optional()?;
-        if left.is_some_and(|left| left <= 0) {
-            self.conn.prepare_cached("DELETE FROM lanes WHERE lid = ?1")?.execute([lid])?;
+        if let Some(lane) = self.lane(lid)? {
+            lane.version = version;
+            lane.held += held;
+            lane.total += total;
+            lane.moved = true;
         }
         Ok(())
     }
@@ -186,11 +257,10 @@ impl Tx<'_> {
     }
 
     /// The lanes of a run by name, in its order, as far as anything is in them.
-    pub(super) fn lanes_named(&self, lanes: &[Lane]) -> Step<Vec<i64>> {
-        let mut select = self.conn.prepare_cached("SELECT lid FROM lanes WHERE name = ?1")?;
+    pub(super) fn lanes_named(&mut self, lanes: &[Lane]) -> Step<Vec<i64>> {
         let mut found = Vec::new();
         for lane in lanes {
-            found.extend(select.query_row([&*lane.name], |row| row.get::<_, i64>(0)).optional()?);
+            found.extend(self.lane_number(&lane.name)?);
         }
         Ok(found)
     }
@@ -200,6 +270,9 @@ impl Tx<'_> {
         self.conn
             .prepare_cached("UPDATE runs SET place = ?2, lane = ?3 WHERE rid = ?1")?
             .execute(params![rid, to, lane])?;
+        if let Some(known) = self.known.get_mut(rid) {
+            (known.stored.place, known.stored.lane) = (to, lane);
+        }
         Ok(())
     }
 
@@ -229,6 +302,7 @@ impl Tx<'_> {
             let (to, lane) = self.place_for(&members, aid, due_at)?;
             self.move_to(rid, to, lane)?;
         }
+        self.known.forget_all();
         let moved = self.conn.prepare_cached(UNPAUSE)?.execute(params![tid, self.now.ms()])?;
         self.hint.ready |= moved > 0;
         self.hint.agenda |= moved > 0;
@@ -236,8 +310,7 @@ impl Tx<'_> {
     }
 }
 
-pub(super) const MEMBERS: &str = "SELECT m.lid, m.most, m.takes, l.held FROM lane_runs m
-    CROSS JOIN lanes l ON l.lid = m.lid WHERE m.rid = ?1 ORDER BY m.pos";
+pub(super) const MEMBERS: &str = "SELECT lid, most, takes FROM lane_runs WHERE rid = ?1 ORDER BY pos";
 
 pub(super) const PAUSED_IN_LANES: &str = "SELECT rid, aid, due_at FROM runs INDEXED BY runs_paused
     WHERE place = 4 AND tid = ?1 AND lanes > 0 ORDER BY rid";

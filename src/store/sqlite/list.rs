@@ -3,18 +3,24 @@
 use std::borrow::Cow;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use serde::Deserialize;
 
 use super::fault::{Fault, Step};
+use super::hot::columns;
+use super::parts::is_filled;
 use super::read::{self, TASK};
-use super::row::{Loaded, REST, STORED, parsed, trigger_flag};
+use super::row::{Loaded, RUN_ID, SPECS, parsed, spec_text, trigger_flag};
 use super::tx::{agent_number, task_number};
 use crate::model::{Occurrence, Run, RunStatus, ScheduleState, Task, TaskId};
 use crate::store::{Page, PageRequest, RunFilter};
 
 /// Of runs in so few wanted states all are looked at and sorted; of more the listing is read from its end.
 const FEW: u64 = 20_000;
+
+/// Of how many runs a page looks at columns, and of how many at the texts of their specifications.
+const LOOKED_AT: i64 = 20_000;
+const READ: i64 = 4_000;
 
 /// A page in the making: one entry more than it holds is looked for, to know whether it is the last.
 struct Pager<T> {
@@ -113,6 +119,7 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter, request: &PageRequest)
     let mut pager = Pager::new(request)?;
     let before = number(request, 'r', i64::MAX)?;
     let Some(query) = Query::of(conn, filter, before)? else { return Ok(pager.page) };
+    let floor = query.floor;
     let mut select = conn.prepare_cached(&query.sql)?;
     let mut rows = select.query(params_from_iter(query.params))?;
     while let Some(row) = rows.next()? {
@@ -121,10 +128,12 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter, request: &PageRequest)
         }
         let cursor = format!("r{}", row.get::<_, i64>(0)?);
         let run = Loaded::read(row).and_then(|loaded| loaded.with_result(conn)).map(|loaded| loaded.run);
-        if !pager.take(row.get(18)?, cursor, run)? {
-            break;
+        if !pager.take(row.get(RUN_ID)?, cursor, run)? {
+            return Ok(pager.page);
         }
     }
+    // Enough was looked at: who asks for more goes on from here.
+    pager.page.next = floor.map(|floor| format!("r{floor}"));
     Ok(pager.page)
 }
 
@@ -132,12 +141,14 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter, request: &PageRequest)
 pub(super) struct Query {
     pub(super) sql: String,
     params: Vec<Value>,
+    /// The last run that is looked at; none if all are.
+    floor: Option<i64>,
 }
 
 impl Query {
     /// None if nothing can be found.
     pub(super) fn of(conn: &Connection, filter: &RunFilter, before: i64) -> Step<Option<Self>> {
-        let mut query = Self { sql: String::new(), params: vec![before.into()] };
+        let mut query = Self { sql: String::new(), params: vec![before.into()], floor: None };
         let mut conditions = String::from("r.rid < ?1");
         let tid = match &filter.task_id {
             Some(task_id) => match task_number(conn, task_id)? {
@@ -154,6 +165,12 @@ impl Query {
             // The plus keeps the listing of a task from being read when there are only a few to sort.
             let column = if hint.is_empty() { "r.tid" } else { "+r.tid" };
             query.and(&mut conditions, &format!("{column} ="), tid);
+        }
+        if hint.is_empty() {
+            query.floor = floor(conn, filter, tid, before)?;
+        }
+        if let Some(floor) = query.floor {
+            query.and(&mut conditions, "r.rid >=", floor);
         }
         if let Some(agent_id) = &filter.agent_id {
             let Some(aid) = agent_number(conn, agent_id)? else { return Ok(None) };
@@ -173,8 +190,8 @@ impl Query {
             query.and(&mut conditions, "r.queued_at <", until.ms());
         }
         query.sql = format!(
-            "SELECT {STORED}, {REST} FROM runs r {hint} LEFT JOIN specs s ON s.rid = r.rid
-             WHERE {conditions}{} ORDER BY r.rid DESC",
+            "SELECT {} FROM runs r {hint} {SPECS} WHERE {conditions}{} ORDER BY r.rid DESC",
+            columns(),
             narrowed(hint)
         );
         Ok(Some(query))
@@ -185,6 +202,39 @@ impl Query {
         *conditions += &format!(" AND {condition} ?{}", self.params.len());
     }
 }
+
+/// How far down a page looks that may have to look at many runs in vain.
+fn floor(conn: &Connection, filter: &RunFilter, tid: Option<i64>, before: i64) -> Step<Option<i64>> {
+    let RunFilter {
+        task_id: _,
+        agent_id,
+        session_id,
+        statuses,
+        trigger,
+        created_after,
+        created_before,
+        text,
+    } = filter;
+    let read = session_id.is_some() || text.is_some();
+    let looked_at = agent_id.is_some()
+        || !statuses.is_empty()
+        || trigger.is_some()
+        || created_after.is_some()
+        || created_before.is_some();
+    if !read && !looked_at {
+        return Ok(None);
+    }
+    let many = if read { READ } else { LOOKED_AT };
+    let found = match tid {
+        Some(tid) => conn.prepare_cached(FLOOR_OF_TASK)?.query_row([before, many - 1, tid], |row| row.get(0)),
+        None => conn.prepare_cached(FLOOR)?.query_row([before, many - 1], |row| row.get(0)),
+    };
+    Ok(found.optional()?)
+}
+
+pub(super) const FLOOR: &str = "SELECT rid FROM runs WHERE rid < ?1 ORDER BY rid DESC LIMIT 1 OFFSET ?2";
+pub(super) const FLOOR_OF_TASK: &str = "SELECT rid FROM runs INDEXED BY runs_of_task
+    WHERE rid < ?1 AND tid = ?3 ORDER BY rid DESC LIMIT 1 OFFSET ?2";
 
 const ENDED: &str = "INDEXED BY runs_ended";
 const HELD: &str = "INDEXED BY runs_wake";
@@ -237,12 +287,14 @@ impl Shown<'_> {
         if filter.session_id.is_none() && filter.text.is_none() {
             return Ok(true);
         }
-        let spec: Option<&str> = row.get_ref(28)?.as_str_or_null().unwrap_or(None);
+        let spec = spec_text(row).unwrap_or(None);
         // Nothing is known of what cannot be read: it is shown as such.
         let Some(shown) = spec.and_then(|spec| serde_json::from_str::<Shown<'_>>(spec).ok()) else {
             return Ok(true);
         };
-        let session = filter.session_id.as_ref().is_none_or(|session| **session == *shown.session_id);
+        let run_id = row.get_ref(RUN_ID)?.as_str_or_null().ok().flatten().unwrap_or_default();
+        let session =
+            filter.session_id.as_ref().is_none_or(|session| is_filled(&shown.session_id, session, run_id));
         Ok(session && filter.text.as_ref().is_none_or(|text| contains(&shown.query, text)))
     }
 }

@@ -125,7 +125,7 @@ fn set_up(conn: &Connection, options: &SqliteOptions) -> Step<()> {
     };
     conn.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous};
-         PRAGMA cache_size = -16384;
+         PRAGMA cache_size = -32768;
          PRAGMA temp_store = MEMORY;
          PRAGMA wal_autocheckpoint = 8000;
          PRAGMA journal_size_limit = 67108864;"

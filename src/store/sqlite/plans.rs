@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use super::{SqliteOptions, claim, commit, lanes, list, open, prune, read, row, write, writer};
+use super::{SqliteOptions, claim, commit, hot, lanes, list, open, parts, prune, read, row, write, writer};
 use crate::clock::ManualClock;
 use crate::model::{RunStatus, TaskId, Timestamp};
 use crate::store::RunFilter;
@@ -28,12 +28,12 @@ fn store() -> (tempfile::TempDir, Connection) {
 
 /// Each with what its plan must name.
 fn statements() -> Vec<(String, &'static str)> {
-    let run = |from: &str| format!("SELECT {}, {} {from}", row::STORED, row::REST);
+    let run = |from: &str, whose: &str| format!("SELECT {} {from} {} {whose}", hot::columns(), row::SPECS);
     let task = |from: &str| format!("SELECT {} {from}", read::TASK);
     let mut all: Vec<(String, &'static str)> = vec![
         (claim::READY.to_owned(), "runs_ready (aid=?)"),
         (claim::DUE.to_owned(), "runs_future (due_at<?)"),
-        (run(claim::GRANTED), "runs_claimed (nonce=?)"),
+        (run(claim::GRANTED_FROM, claim::GRANTED), "runs_wake (wake_at>?)"),
         (claim::load(), "INTEGER PRIMARY KEY (rowid=?)"),
         (commit::find(), "sqlite_autoindex_runs_1 (run_id=?)"),
         (commit::KEY.to_owned(), "PRIMARY KEY (tid=? AND key=?)"),
@@ -50,14 +50,19 @@ fn statements() -> Vec<(String, &'static str)> {
         (read::NEXT_WAKE.to_owned(), "runs_wake (wake_at>?)"),
         (read::ANY_READY.to_owned(), "runs_ready (aid>?)"),
         (task(read::DUE_SCHEDULES), "schedules_due (fire_at>? AND fire_at<?)"),
-        (run(read::DUE_RUNS), "runs_wake (wake_at>? AND wake_at<?)"),
+        (run(read::DUE_FROM, read::DUE_RUNS), "runs_wake (wake_at>? AND wake_at<?)"),
         (read::run_by_id(), "sqlite_autoindex_runs_1 (run_id=?)"),
         (read::run_by_its_key(), "PRIMARY KEY (tid=? AND key=?)"),
         (read::LANE_RUNS.to_owned(), "PRIMARY KEY (lid=?)"),
         (read::LANE_SCHEDULED.to_owned(), "lanes_scheduled (lid=?)"),
-        (format!("SELECT cursor {}", read::EVENTS_OF), "events_of_subject (subject=? AND seq>?)"),
+        (format!("SELECT cursor {}", read::EVENTS_OF_TASK), "events_of_task (subject=? AND seq>?)"),
+        (format!("SELECT prev {}", read::EVENT_AT), "INTEGER PRIMARY KEY (rowid=?)"),
+        (parts::PARTS_OF_TASK.to_owned(), "parts_of_task (tid=?)"),
+        (parts::UNUSED.to_owned(), "runs_of_task (tid=?)"),
         (format!("SELECT cursor {}", read::EVENTS_ALL), "INTEGER PRIMARY KEY (rowid>?)"),
         (task(list::TASKS), "sqlite_autoindex_tasks_1 (task_id>?)"),
+        (list::FLOOR.to_owned(), "INTEGER PRIMARY KEY (rowid<?)"),
+        (list::FLOOR_OF_TASK.to_owned(), "runs_of_task (tid=? AND rowid<?)"),
         (list::OCCURRENCES.to_owned(), "PRIMARY KEY (tid=? AND due_at<?)"),
         (writer::REVOKED.to_owned(), "INTEGER PRIMARY KEY (rowid>?)"),
     ];

@@ -10,9 +10,9 @@ use crate::model::EventKind;
 /// Between which statements of a transaction the writer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Between {
-    /// The run is written, its attempt is not, and neither is this event of it.
+    /// The row of the run is written, its attempt in it, and nothing else: not this event of it.
     RunAndAttempt(EventKind),
-    /// The attempt is written, this event is not.
+    /// What came before this event is written, the event is not.
     AttemptAndEvent(EventKind),
     /// A lease is renewed, the transaction is not committed.
     RenewalAndCommit,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::fault::Step;
-use super::row::flag;
+use super::fault::{Fault, Step};
+use super::row::{Stored, flag};
 use super::tx::Tx;
 use crate::model::RunStatus;
 use crate::store::{PruneRequest, Pruned};
@@ -16,9 +16,10 @@ struct Ended {
     tid: i64,
     flags: i64,
     status: RunStatus,
+    part: Option<i64>,
 }
 
-impl Tx<'_> {
+impl Tx<'_, '_> {
     /// Removes the runs that ended longest ago, and occurrences and events of tasks that are as old.
     pub(super) fn prune(&mut self, request: &PruneRequest) -> Step<Pruned> {
         let mut pruned = Pruned::default();
@@ -32,8 +33,14 @@ impl Tx<'_> {
                 pruned.more = true;
                 break;
             }
-            pruned.workspaces.extend(self.workspace(ended.rid)?);
-            self.remove(ended)?;
+            let record = match self.load(ended.rid) {
+                Err(Fault::Unreadable(_)) => None,
+                record => record?,
+            };
+            pruned
+                .workspaces
+                .extend(record.as_ref().map(|record| Arc::clone(&record.run.spec.workspace_path)));
+            self.remove(ended, record.map(|record| record.stored))?;
             pruned.runs += 1;
         }
         let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
@@ -69,6 +76,7 @@ impl Tx<'_> {
                     rid: row.get(1)?,
                     tid: row.get(2)?,
                     flags: row.get(3)?,
+                    part: row.get(4)?,
                     status,
                 });
             }
@@ -78,14 +86,14 @@ impl Tx<'_> {
         Ok(found)
     }
 
-    /// The folder of a run's files; none if its record cannot be read.
-    fn workspace(&self, rid: i64) -> Step<Option<Arc<str>>> {
-        let path: Option<Option<String>> =
-            self.conn.prepare_cached(WORKSPACE)?.query_row([rid], |row| row.get(0)).optional()?;
-        Ok(path.flatten().map(Arc::from))
-    }
-
-    fn remove(&mut self, ended: &Ended) -> Step<()> {
+    fn remove(&mut self, ended: &Ended, stored: Option<Stored>) -> Step<()> {
+        match stored {
+            Some(stored) => self.remove_events(stored.told)?,
+            // Where its events begin is not known: they are looked for.
+            None => {
+                self.conn.prepare_cached("DELETE FROM events WHERE subject = ?1")?.execute([ended.rid])?;
+            }
+        }
         for sql in REMOVE {
             self.conn.prepare_cached(sql)?.execute([ended.rid])?;
         }
@@ -95,24 +103,36 @@ impl Tx<'_> {
         if ended.flags & flag::HAS_KEY != 0 {
             self.conn.prepare_cached("DELETE FROM idempotency WHERE rid = ?1")?.execute([ended.rid])?;
         }
+        match ended.part {
+            Some(part) => self.count_part(part, -1),
+            None => {
+                self.conn.prepare_cached("DELETE FROM specs WHERE rid = ?1")?.execute([ended.rid])?;
+            }
+        }
         self.count(ended.tid, ended.status, -1);
+        Ok(())
+    }
+
+    fn remove_events(&mut self, last: i64) -> Step<()> {
+        let mut select = self.conn.prepare_cached("SELECT prev FROM events WHERE cursor = ?1")?;
+        let mut delete = self.conn.prepare_cached("DELETE FROM events WHERE cursor = ?1")?;
+        let mut next = last;
+        while next > 0 {
+            let prev: Option<i64> = select.query_row([next], |row| row.get(0)).optional()?;
+            let Some(prev) = prev else { return Ok(()) };
+            delete.execute([next])?;
+            next = prev;
+        }
         Ok(())
     }
 }
 
-pub(super) const ENDED: &str = "SELECT finished_at, rid, tid, flags FROM runs INDEXED BY runs_ended
+pub(super) const ENDED: &str = "SELECT finished_at, rid, tid, flags, part FROM runs INDEXED BY runs_ended
     WHERE status = ?1 AND finished_at IS NOT NULL ORDER BY finished_at, rid LIMIT ?2";
 
-pub(super) const WORKSPACE: &str = "SELECT CASE WHEN json_valid(spec) THEN spec ->> '$.workspace_path' END
-    FROM specs WHERE rid = ?1";
-
-/// What every run has.
-pub(super) const REMOVE: [&str; 4] = [
-    "DELETE FROM events WHERE subject = ?1",
-    "DELETE FROM attempts WHERE rid = ?1",
-    "DELETE FROM specs WHERE rid = ?1",
-    "DELETE FROM runs WHERE rid = ?1",
-];
+/// What every run has, or may have.
+pub(super) const REMOVE: [&str; 2] =
+    ["DELETE FROM attempts WHERE rid = ?1", "DELETE FROM runs WHERE rid = ?1"];
 
 pub(super) const OCCURRENCES: &str = "DELETE FROM occurrences WHERE (tid, due_at) IN
     (SELECT tid, due_at FROM occurrences INDEXED BY occurrences_recorded WHERE recorded_at < ?1

@@ -1,17 +1,20 @@
 //! Reads of one record, one run, one lane; pages are in [`super::list`].
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde::Deserialize;
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 use serde_json::Value;
 
-use super::commit::LIFE;
+use super::body::Tried;
+use super::commit::{EVENT_FORM, LIFE};
 use super::fault::{Fault, Step};
-use super::row::{self, Loaded, REST, STORED, at, parsed, status, trigger, unreadable, unsigned};
+use super::hot::columns;
+use super::pack::Unpack;
+use super::row::{self, Loaded, SPECS, Stored, at, parsed, status, trigger, unreadable, unsigned};
 use super::tx::task_number;
 use crate::model::{
-    AgentId, Attempt, AttemptStatus, Event, EventKind, Run, RunId, RunStatus, SchedulePlace, ScheduleState,
+    AgentId, Attempt, Event, EventKind, InstanceId, Run, RunId, RunStatus, SchedulePlace, ScheduleState,
     Subject, Task, TaskId, TaskSpec, Timestamp,
 };
 use crate::store::{Agenda, LaneRun, LaneView};
@@ -111,7 +114,7 @@ pub(super) fn due_runs(
     limit: usize,
 ) -> Step<Vec<Run>> {
     let (from, run_id) = after.map_or((i64::MIN, String::new()), |(from, id)| (from.ms(), id.into()));
-    let sql = format!("SELECT {STORED}, {REST} {DUE_RUNS}");
+    let sql = format!("SELECT {} {DUE_FROM} {SPECS} {DUE_RUNS}", columns());
     let mut select = conn.prepare_cached(&sql)?;
     let mut rows = select.query(params![from, now.ms(), run_id])?;
     let mut found = Vec::new();
@@ -127,8 +130,8 @@ pub(super) fn due_runs(
     Ok(found)
 }
 
-pub(super) const DUE_RUNS: &str = "FROM runs r INDEXED BY runs_wake LEFT JOIN specs s ON s.rid = r.rid
-    WHERE r.wake_at IS NOT NULL AND r.wake_at >= ?1 AND r.wake_at <= ?2 AND (r.wake_at > ?1 OR r.run_id > ?3)
+pub(super) const DUE_FROM: &str = "FROM runs r INDEXED BY runs_wake";
+pub(super) const DUE_RUNS: &str = "WHERE r.wake_at IS NOT NULL AND r.wake_at >= ?1 AND r.wake_at <= ?2 AND (r.wake_at > ?1 OR r.run_id > ?3)
     ORDER BY r.wake_at, r.run_id";
 
 /// A run.
@@ -145,13 +148,13 @@ pub(super) fn run_by_key(conn: &Connection, task_id: &TaskId, key: &str) -> Step
 }
 
 pub(super) fn run_by_id() -> String {
-    format!("SELECT {STORED}, {REST} FROM runs r LEFT JOIN specs s ON s.rid = r.rid WHERE r.run_id = ?1")
+    format!("SELECT {} FROM runs r {SPECS} WHERE r.run_id = ?1", columns())
 }
 
 pub(super) fn run_by_its_key() -> String {
     format!(
-        "SELECT {STORED}, {REST} FROM idempotency k JOIN runs r ON r.rid = k.rid
-         LEFT JOIN specs s ON s.rid = r.rid WHERE k.tid = ?1 AND k.key = ?2"
+        "SELECT {} FROM idempotency k JOIN runs r ON r.rid = k.rid {SPECS} WHERE k.tid = ?1 AND k.key = ?2",
+        columns()
     )
 }
 
@@ -164,34 +167,25 @@ fn one(conn: &Connection, sql: &str, params: &[&dyn rusqlite::ToSql]) -> Step<Op
     }
 }
 
-fn number_of(conn: &Connection, run_id: &RunId) -> Step<Option<i64>> {
-    let mut select = conn.prepare_cached("SELECT rid FROM runs WHERE run_id = ?1")?;
-    Ok(select.query_row([run_id.as_str()], |row| row.get(0)).optional()?)
+/// The row of a run.
+fn stored(conn: &Connection, run_id: &RunId) -> Step<Option<Stored>> {
+    let mut select = conn.prepare_cached(&super::commit::find())?;
+    let mut rows = select.query([run_id.as_str()])?;
+    rows.next()?.map(|row| Stored::read(row).map(|(stored, _)| stored)).transpose()
 }
 
-/// The attempts of a run.
+/// The attempts of a run: those before the latest, and that one.
 pub(super) fn attempts(conn: &Connection, run_id: &RunId) -> Step<Vec<Attempt>> {
-    let Some(rid) = number_of(conn, run_id)? else { return Ok(Vec::new()) };
-    let mut select = conn.prepare_cached(
-        "SELECT number, status, instance, fence, started_at, finished_at, error FROM attempts
-         WHERE rid = ?1 ORDER BY number",
-    )?;
-    let mut rows = select.query([rid])?;
+    let Some(stored) = stored(conn, run_id)? else { return Ok(Vec::new()) };
+    let mut select = conn.prepare_cached("SELECT body FROM attempts WHERE rid = ?1 ORDER BY number")?;
+    let mut rows = select.query([stored.rid])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let (number, how): (u32, u8) = (row.get(0)?, row.get(1)?);
-        let error: Option<String> = row.get(6)?;
-        found.push(Attempt {
-            attempt_id: run_id.attempt(number),
-            number,
-            status: AttemptStatus::from_number(how)
-                .ok_or_else(|| unreadable(format!("{how} is the number of no status of an attempt")))?,
-            instance: row::instance(&row.get::<_, Vec<u8>>(2)?)?,
-            fence: unsigned(row.get(3)?),
-            started_at: at(row.get(4)?),
-            finished_at: row.get::<_, Option<i64>>(5)?.map(at),
-            error: error.as_deref().map(|error| parsed("the error", error)).transpose()?,
-        });
+        let bytes = row.get_ref(0)?.as_blob().map_err(row::odd)?;
+        found.push(Tried::read_alone(bytes)?.attempt(run_id)?);
+    }
+    if let Some(latest) = &stored.latest {
+        found.push(latest.attempt(run_id)?);
     }
     Ok(found)
 }
@@ -257,39 +251,92 @@ pub(super) fn newest_cursor(conn: &Connection) -> Step<u64> {
     Ok(unsigned(select.query_row([], |row| row.get(0))?))
 }
 
-const EVENT: &str = "cursor, subject, seq, kind, at, status, attempt, fence, instance, aid, data";
-pub(super) const EVENTS_OF: &str = "FROM events WHERE subject = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+const EVENT: &str = "cursor, subject, seq, kind, at, body, data";
+pub(super) const EVENTS_OF_TASK: &str = "FROM events INDEXED BY events_of_task
+    WHERE subject < 0 AND subject = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 pub(super) const EVENTS_ALL: &str = "FROM events WHERE cursor > ?1 ORDER BY cursor LIMIT ?2";
+pub(super) const EVENT_AT: &str = "FROM events WHERE cursor = ?1";
 
 /// Events in order.
 pub(super) fn events(conn: &Connection, subject: &Subject, after: u64, limit: usize) -> Step<Vec<Event>> {
     // No number of ours is that high.
     let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let number = match subject {
-        Subject::Run(run_id) => number_of(conn, run_id)?,
-        Subject::Task(task_id) => task_number(conn, task_id)?.map(|tid| -tid),
-        Subject::All => None,
-    };
-    let sql = format!("SELECT {EVENT} {}", if *subject == Subject::All { EVENTS_ALL } else { EVENTS_OF });
-    let mut select = conn.prepare_cached(&sql)?;
-    let mut rows = match number {
-        Some(number) => select.query([number, after, limit])?,
-        None if *subject == Subject::All => select.query([after, limit])?,
-        None => return Ok(Vec::new()),
-    };
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    match subject {
+        Subject::All => {
+            let mut select = conn.prepare_cached(&format!("SELECT {EVENT} {EVENTS_ALL}"))?;
+            told(conn, select.query([after, most])?)
+        }
+        Subject::Task(task_id) => {
+            let Some(tid) = task_number(conn, task_id)? else { return Ok(Vec::new()) };
+            let mut select = conn.prepare_cached(&format!("SELECT {EVENT} {EVENTS_OF_TASK}"))?;
+            told(conn, select.query([-tid, after, most])?)
+        }
+        Subject::Run(run_id) => {
+            let Some(run) = stored(conn, run_id)? else { return Ok(Vec::new()) };
+            events_of_run(conn, &run, after, limit)
+        }
+    }
+}
+
+/// The events of a run are a chain, from the last one back to the first.
+fn events_of_run(conn: &Connection, run: &Stored, after: i64, limit: usize) -> Step<Vec<Event>> {
+    let mut cursors = VecDeque::new();
+    let mut link = conn.prepare_cached("SELECT seq, prev FROM events WHERE cursor = ?1")?;
+    let mut next = run.told;
+    while next > 0 {
+        let found: Option<(i64, i64)> =
+            link.query_row([next], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let Some((_, prev)) = found.filter(|(seq, _)| *seq > after) else { break };
+        cursors.push_front(next);
+        // Those that come first are wanted: of more, the latest are left for the next call.
+        cursors.truncate(limit);
+        next = prev;
+    }
+    let mut select = conn.prepare_cached(&format!("SELECT {EVENT} {EVENT_AT}"))?;
+    let mut found = Vec::with_capacity(cursors.len());
+    for cursor in cursors {
+        found.extend(told(conn, select.query([cursor])?)?);
+    }
+    Ok(found)
+}
+
+fn told(conn: &Connection, mut rows: Rows<'_>) -> Step<Vec<Event>> {
     let mut about: Option<(i64, About)> = None;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let subject: i64 = row.get(1)?;
+        let body = EventBody::read(row.get_ref(5)?.as_blob().map_err(row::odd)?)?;
         if about.as_ref().is_none_or(|(known, _)| *known != subject) {
-            about = Some((subject, About::of(conn, subject, row.get(9)?)?));
+            about = Some((subject, About::of(conn, subject, body.aid)?));
         }
         if let Some((_, about)) = &about {
-            found.push(event(row, about)?);
+            found.push(event(row, body, about)?);
         }
     }
     Ok(found)
+}
+
+/// What no statement looks at.
+struct EventBody {
+    status: Option<RunStatus>,
+    attempt: u32,
+    fence: u64,
+    instance: Option<InstanceId>,
+    aid: Option<i64>,
+}
+
+impl EventBody {
+    fn read(bytes: &[u8]) -> Step<Self> {
+        let mut unpack = Unpack::of_form(EVENT_FORM, "the event", bytes)?;
+        Ok(Self {
+            status: unpack.maybe()?.map(status).transpose()?,
+            attempt: unpack.small()?,
+            fence: unpack.number()?,
+            instance: unpack.instance()?,
+            aid: unpack.maybe()?,
+        })
+    }
 }
 
 /// What all events of a run or a task have in common.
@@ -298,14 +345,6 @@ struct About {
     task_id: TaskId,
     run_id: Option<RunId>,
     session_id: Option<Arc<str>>,
-    occurrence: Option<Timestamp>,
-}
-
-/// The part of a run's specification that its events show.
-#[derive(Deserialize)]
-struct Shown {
-    session_id: Arc<str>,
-    #[serde(default)]
     occurrence: Option<Timestamp>,
 }
 
@@ -325,25 +364,27 @@ impl About {
             let (task_id, agent_id) = names(task, agent)?;
             return Ok(Self { agent_id, task_id, run_id: None, session_id: None, occurrence: None });
         }
-        let mut select = conn.prepare_cached(
-            "SELECT t.name, a.name, r.run_id, s.spec FROM runs r JOIN task_names t ON t.tid = r.tid
-             JOIN agent_names a ON a.aid = r.aid LEFT JOIN specs s ON s.rid = r.rid WHERE r.rid = ?1",
-        )?;
-        let (task, agent, run_id, spec): (String, String, String, Option<String>) =
-            select.query_row([subject], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-        let (task_id, agent_id) = names(task, agent)?;
+        let sql = format!("SELECT {}, t.name, a.name {ABOUT_FROM} {SPECS} WHERE r.rid = ?1", columns());
+        let mut select = conn.prepare_cached(&sql)?;
+        let mut rows = select.query([subject])?;
+        let row = rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        let (task_id, agent_id) = names(row.get(ABOUT)?, row.get(ABOUT + 1)?)?;
+        let run_id = id(row.get(row::RUN_ID)?)?;
         // What happened is told though the specification cannot be read.
-        let shown = spec.and_then(|spec| serde_json::from_str::<Shown>(&spec).ok());
-        let occurrence = shown.as_ref().and_then(|shown| shown.occurrence);
-        let session_id = shown.map(|shown| shown.session_id);
-        Ok(Self { agent_id, task_id, run_id: Some(id(run_id)?), session_id, occurrence })
+        let spec = Loaded::read(row).ok().map(|loaded| loaded.run.spec);
+        let occurrence = spec.as_ref().and_then(|spec| spec.occurrence);
+        let session_id = spec.map(|spec| Arc::clone(&spec.session_id));
+        Ok(Self { agent_id, task_id, run_id: Some(run_id), session_id, occurrence })
     }
 }
 
-fn event(row: &Row<'_>, about: &About) -> Step<Event> {
+const ABOUT_FROM: &str = "FROM runs r JOIN task_names t ON t.tid = r.tid JOIN agent_names a ON a.aid = r.aid";
+/// The first column after those of a run.
+const ABOUT: usize = 19;
+
+fn event(row: &Row<'_>, body: EventBody, about: &About) -> Step<Event> {
     let kind: u8 = row.get(3)?;
-    let instance: Option<Vec<u8>> = row.get(8)?;
-    let data: Option<String> = row.get(10)?;
+    let data: Option<String> = row.get(6)?;
     Ok(Event {
         event: EventKind::from_number(kind)
             .ok_or_else(|| unreadable(format!("{kind} is the number of no event")))?,
@@ -354,10 +395,10 @@ fn event(row: &Row<'_>, about: &About) -> Step<Event> {
         task_id: about.task_id.clone(),
         run_id: about.run_id.clone(),
         session_id: about.session_id.clone(),
-        status: row.get::<_, Option<i64>>(5)?.map(status).transpose()?,
-        attempt: row.get(6)?,
-        fence: unsigned(row.get(7)?),
-        instance: instance.map(|bytes| row::instance(&bytes)).transpose()?,
+        status: body.status,
+        attempt: body.attempt,
+        fence: body.fence,
+        instance: body.instance,
         occurrence: about.occurrence,
         data: data.map_or(Value::Null, |data| {
             serde_json::from_str(&data).unwrap_or_else(|_| serde_json::json!({ "unreadable": data }))

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
+use super::body::Rest;
+pub(super) use super::body::Stored;
 use super::fault::{Fault, Step};
+use super::parts;
 use crate::model::{
-    Approval, CancelIntent, InstanceId, Lease, Payload, Place, Progress, Run, RunError, RunId, RunResult,
-    RunSpec, RunStatus, Timestamp, Token, Trigger,
+    Approval, CancelIntent, Lease, Payload, Place, Progress, Run, RunError, RunId, RunResult, RunSpec,
+    RunStatus, Timestamp, Token, Trigger,
 };
 
 /// Where a run waits, as a number.
@@ -26,70 +29,28 @@ pub(super) mod place {
 pub(super) mod flag {
     pub(in super::super) const TRIGGER: i64 = 3;
     pub(in super::super) const OVERRIDE_PAUSE: i64 = 4;
+    /// It has a result in the table of results; a small one is in its row.
     pub(in super::super) const HAS_RESULT: i64 = 8;
     pub(in super::super) const HAS_KEY: i64 = 16;
 }
 
-/// What a condition is checked on; read by every write.
-pub(super) const STORED: &str = "r.rid, r.tid, r.aid, r.status, r.place, r.lane, r.due_at, r.wake_at, r.version, \
-    r.stamp, r.fence, r.last_event, r.lanes, r.flags, r.nonce, r.expires_at, r.heartbeat_at, r.deadline_at";
+/// Everything that is in the row of a run.
+pub(super) const STORED: &str = "r.rid, r.tid, r.aid, r.status, r.place, r.lane, r.due_at, r.wake_at, r.lanes, \
+    r.flags, r.nonce, r.queued_at, r.finished_at, r.part, r.body";
 
 /// The rest of a run; after [`STORED`].
-pub(super) const REST: &str = "r.run_id, r.attempt, r.failures, r.interruptions, r.owner, r.claimed_at, \
-    r.started_at, r.attempt_started_at, r.finished_at, r.extra, s.spec, \
+pub(super) const REST: &str = "r.run_id, s.spec, p.spec, \
     CASE WHEN r.place = 3 THEN (SELECT name FROM lanes WHERE lid = r.lane) END";
 
-/// The hot part of a run's row.
-#[derive(Debug, Clone)]
-pub(super) struct Stored {
-    pub(super) rid: i64,
-    pub(super) tid: i64,
-    pub(super) aid: i64,
-    pub(super) status: RunStatus,
-    pub(super) place: i64,
-    pub(super) lane: Option<i64>,
-    pub(super) due_at: i64,
-    pub(super) wake_at: Option<i64>,
-    pub(super) version: u64,
-    pub(super) stamp: u64,
-    pub(super) fence: u64,
-    pub(super) last_event: u64,
-    pub(super) lanes: i64,
-    pub(super) flags: i64,
-    pub(super) nonce: Option<u64>,
-    pub(super) expires_at: Option<i64>,
-    pub(super) heartbeat_at: Option<i64>,
-    pub(super) deadline_at: Option<i64>,
-}
+/// Where the specification of a run is: its own, or what it has in common with others.
+pub(super) const SPECS: &str = "LEFT JOIN specs s ON r.part IS NULL AND s.rid = r.rid \
+    LEFT JOIN parts p ON p.part = r.part";
 
-impl Stored {
-    pub(super) fn read(row: &Row<'_>) -> Step<Self> {
-        Ok(Self {
-            rid: row.get(0)?,
-            tid: row.get(1)?,
-            aid: row.get(2)?,
-            status: status(row.get(3)?)?,
-            place: row.get(4)?,
-            lane: row.get(5)?,
-            due_at: row.get(6)?,
-            wake_at: row.get(7)?,
-            version: unsigned(row.get(8)?),
-            stamp: unsigned(row.get(9)?),
-            fence: unsigned(row.get(10)?),
-            last_event: unsigned(row.get(11)?),
-            lanes: row.get(12)?,
-            flags: row.get(13)?,
-            nonce: row.get::<_, Option<i64>>(14)?.map(unsigned),
-            expires_at: row.get(15)?,
-            heartbeat_at: row.get(16)?,
-            deadline_at: row.get(17)?,
-        })
-    }
-
-    pub(super) fn token(&self) -> Option<Token> {
-        self.nonce.map(|nonce| Token { fence: self.fence, nonce })
-    }
-}
+/// The columns of [`REST`].
+pub(super) const RUN_ID: usize = 15;
+const SPEC: usize = 16;
+const COMMON: usize = 17;
+const LANE: usize = 18;
 
 /// The rarely used parts of a run that change.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -136,55 +97,71 @@ impl Extra {
     }
 }
 
-/// A run with its hot part.
-#[derive(Debug)]
+/// A run with its row.
+#[derive(Debug, Clone)]
 pub(super) struct Loaded {
     pub(super) stored: Stored,
     pub(super) run: Run,
 }
 
 impl Loaded {
-    /// From the columns [`STORED`] and [`REST`]; the result is fetched apart.
+    /// From the columns [`STORED`] and [`REST`]; a large result is fetched apart.
     pub(super) fn read(row: &Row<'_>) -> Step<Self> {
-        let stored = Stored::read(row)?;
-        let text = |at: usize| -> Step<Option<&str>> { row.get_ref(at)?.as_str_or_null().map_err(odd) };
-        let spec: RunSpec =
-            parsed("the specification", text(28)?.ok_or_else(|| unreadable("it has no specification"))?)?;
-        let extra = Extra::read(text(27)?)?;
-        let run_id = text(18)?.unwrap_or_default();
-        let lease = match (row.get_ref(22)?.as_blob_or_null().map_err(odd)?, stored.nonce) {
+        let (stored, rest) = Stored::read(row)?;
+        let run_id = run_id(row)?;
+        let spec = match stored.part {
+            None => own_spec(row)?,
+            Some(_) => {
+                let text = text(row, COMMON)?.ok_or_else(|| missing_part(&stored))?;
+                parts::individual(&parsed("the specification", text)?, &stored, run_id.as_str())?
+            }
+        };
+        Self::made(row, stored, rest, run_id, spec)
+    }
+
+    /// The same, with what it has in common with others known already.
+    pub(super) fn read_with(row: &Row<'_>, common: impl FnOnce(i64) -> Step<Arc<RunSpec>>) -> Step<Self> {
+        let (stored, rest) = Stored::read(row)?;
+        let run_id = run_id(row)?;
+        let spec = match stored.part {
+            None => own_spec(row)?,
+            Some(part) => parts::individual(&*common(part)?, &stored, run_id.as_str())?,
+        };
+        Self::made(row, stored, rest, run_id, spec)
+    }
+
+    fn made(row: &Row<'_>, stored: Stored, rest: Rest, run_id: RunId, spec: RunSpec) -> Step<Self> {
+        let extra = Extra::read(rest.extra.as_deref())?;
+        let lease = match (stored.owner, stored.nonce) {
             (Some(owner), Some(nonce)) => Some(Lease {
-                owner: instance(owner)?,
+                owner,
                 nonce,
                 expires_at: at(stored.expires_at.unwrap_or_default()),
                 heartbeat_at: at(stored.heartbeat_at.unwrap_or_default()),
             }),
             _ => None,
         };
-        let time = |column: usize| -> Step<Option<Timestamp>> {
-            Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_ms))
-        };
         let run = Run {
-            run_id: RunId::new(run_id).map_err(|invalid| unreadable(invalid.to_string()))?,
+            run_id,
             spec: Arc::new(spec),
             status: stored.status,
             version: stored.version,
             stamp: stored.stamp,
             due_at: at(stored.due_at),
-            place: place_of(stored.place, text(29)?),
-            attempt: row.get(19)?,
-            failures: row.get(20)?,
-            interruptions: row.get(21)?,
+            place: place_of(stored.place, text(row, LANE)?),
+            attempt: rest.attempt,
+            failures: rest.failures,
+            interruptions: rest.interruptions,
             fence: stored.fence,
             lease,
             lost_token: extra.lost_token.map(|(fence, nonce)| Token { fence, nonce }),
             cancel: extra.cancel,
-            claimed_at: time(23)?,
-            started_at: time(24)?,
-            attempt_started_at: time(25)?,
-            finished_at: time(26)?,
+            claimed_at: rest.claimed_at.map(at),
+            started_at: rest.started_at.map(at),
+            attempt_started_at: rest.attempt_started_at.map(at),
+            finished_at: row.get::<_, Option<i64>>(12)?.map(at),
             error: extra.error,
-            result: None,
+            result: rest.result,
             progress: extra.progress,
             approval: extra.approval,
             blocked_by: extra.blocked_by,
@@ -193,13 +170,37 @@ impl Loaded {
         Ok(Self { stored, run })
     }
 
-    /// Fetches the result, if there is one.
+    /// Fetches the result, if there is a large one.
     pub(super) fn with_result(mut self, conn: &Connection) -> Step<Self> {
         if self.stored.flags & flag::HAS_RESULT != 0 {
             self.run.result = result(conn, self.stored.rid)?;
         }
         Ok(self)
     }
+}
+
+fn text<'r>(row: &'r Row<'_>, column: usize) -> Step<Option<&'r str>> {
+    row.get_ref(column)?.as_str_or_null().map_err(odd)
+}
+
+fn run_id(row: &Row<'_>) -> Step<RunId> {
+    RunId::new(text(row, RUN_ID)?.unwrap_or_default()).map_err(|invalid| unreadable(invalid.to_string()))
+}
+
+fn own_spec(row: &Row<'_>) -> Step<RunSpec> {
+    parsed("the specification", text(row, SPEC)?.ok_or_else(|| unreadable("it has no specification"))?)
+}
+
+pub(super) fn missing_part(stored: &Stored) -> Fault {
+    unreadable(format!(
+        "the specification cannot be read: part {} of it is missing",
+        stored.part.unwrap_or_default()
+    ))
+}
+
+/// The text of the specification that a listing looks at: of the run itself, or of all that are like it.
+pub(super) fn spec_text<'r>(row: &'r Row<'_>) -> Step<Option<&'r str>> {
+    Ok(text(row, SPEC)?.or(text(row, COMMON)?))
 }
 
 fn place_of(number: i64, lane: Option<&str>) -> Place {
@@ -264,15 +265,6 @@ pub(super) fn status(number: i64) -> Step<RunStatus> {
     known.ok_or_else(|| unreadable(format!("{number} is the number of no status")))
 }
 
-pub(super) fn instance(bytes: &[u8]) -> Step<InstanceId> {
-    let bits = <[u8; 16]>::try_from(bytes).map_err(|_| unreadable("an instance has 16 bytes"))?;
-    Ok(InstanceId::from_bits(u128::from_be_bytes(bits)))
-}
-
-pub(super) fn instance_bytes(instance: InstanceId) -> [u8; 16] {
-    instance.bits().to_be_bytes()
-}
-
 pub(super) const fn trigger_flag(trigger: Trigger) -> i64 {
     trigger as i64
 }
@@ -290,7 +282,7 @@ pub(super) fn unreadable(why: impl Into<String>) -> Fault {
     Fault::Unreadable(why.into())
 }
 
-fn odd(error: rusqlite::types::FromSqlError) -> Fault {
+pub(super) fn odd(error: rusqlite::types::FromSqlError) -> Fault {
     unreadable(error.to_string())
 }
 

@@ -1,13 +1,13 @@
 //! One transaction in progress: what it has read once, what it has counted, what it will tell.
 
-use std::sync::Arc;
-
 use foldhash::{HashMap, HashMapExt};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Step;
+use super::hot::{Known, Statements};
+use super::lanes::Book;
+use super::parts::Parts;
 use super::probe::Probe;
-use super::row::signed;
 use crate::model::{AgentId, RunId, RunStatus, TaskId, Timestamp};
 use crate::store::Hint;
 
@@ -18,6 +18,37 @@ pub(super) struct Names {
     agents: HashMap<AgentId, i64>,
 }
 
+/// How many cursors are passed over when a writer begins.
+const PASSED_OVER: i64 = 2048;
+
+/// What a writer remembers from one transaction to the next.
+#[derive(Default)]
+pub(super) struct Memory {
+    names: Names,
+    known: Known,
+    parts: Parts,
+    /// What the database says of foreign commits, when this was last known to stand.
+    version: i64,
+    /// Whether a transaction has begun with it.
+    begun: bool,
+}
+
+impl Memory {
+    /// Others may have changed what they can, if the file is at another version. Names stay.
+    fn stands_at(&mut self, version: i64) {
+        if self.version != version {
+            self.version = version;
+            self.known.forget_all();
+            self.parts = Parts::default();
+        }
+    }
+}
+
+/// Changes when another connection has written.
+pub(super) fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}
+
 /// The most names that are remembered: of more, the file is asked again.
 const MOST_NAMES: usize = 100_000;
 
@@ -25,35 +56,55 @@ const MOST_NAMES: usize = 100_000;
 const MOST_CANCELS: usize = 1000;
 
 /// One transaction in progress.
-pub(super) struct Tx<'c> {
+pub(super) struct Tx<'t, 'c> {
     pub(super) conn: &'c Connection,
+    pub(super) hot: &'t Statements<'c>,
+    pub(super) known: &'t mut Known,
+    pub(super) parts: &'t mut Parts,
+    pub(super) part_counts: HashMap<i64, i64>,
     pub(super) now: Timestamp,
     pub(super) hint: Hint,
     pub(super) probe: Probe,
-    names: &'c mut Names,
+    names: &'t mut Names,
     next_rid: i64,
     next_cursor: i64,
     lane_version: i64,
+    /// The three of them, as they were when it began.
+    begun_with: (i64, i64, i64),
     counts: HashMap<i64, [i64; RunStatus::ALL.len()]>,
+    pub(super) lanes: Book,
     paused: HashMap<i64, bool>,
 }
 
-impl<'c> Tx<'c> {
+impl<'t, 'c> Tx<'t, 'c> {
     /// Begins: waits until no other program writes.
-    pub(super) fn begin(conn: &'c Connection, names: &'c mut Names) -> Step<Self> {
+    pub(super) fn begin(conn: &'c Connection, hot: &'t Statements<'c>, memory: &'t mut Memory) -> Step<Self> {
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         let meta = conn
             .prepare_cached("SELECT next_rid, next_cursor, lane_version FROM meta WHERE id = 0")
-            .and_then(|mut meta| meta.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))));
+            .and_then(|mut meta| meta.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))))
+            .and_then(|meta| Ok((meta, data_version(conn)?)));
         let (next_rid, next_cursor, lane_version) = match meta {
-            Ok(meta) => meta,
+            Ok((meta, version)) => {
+                memory.stands_at(version);
+                meta
+            }
             Err(error) => {
                 roll_back(conn);
                 return Err(error.into());
             }
         };
+        // Grants may be lost with the machine's power, but somebody may have seen the cursors of their events.
+        let begun_with = (next_rid, next_cursor, lane_version);
+        let next_cursor: i64 = if memory.begun { next_cursor } else { next_cursor + PASSED_OVER };
+        memory.begun = true;
+        let Memory { names, known, parts, .. } = memory;
         Ok(Self {
             conn,
+            hot,
+            known,
+            parts,
+            part_counts: HashMap::new(),
             now: Timestamp::default(),
             hint: Hint::default(),
             probe: Probe::default(),
@@ -61,13 +112,17 @@ impl<'c> Tx<'c> {
             next_rid,
             next_cursor,
             lane_version,
+            begun_with,
             counts: HashMap::new(),
+            lanes: Book::default(),
             paused: HashMap::new(),
         })
     }
 
     /// Writes what was counted; only the commit is left to do.
     pub(super) fn flush(&mut self) -> Step<()> {
+        self.lanes.write(self.conn)?;
+        self.write_parts()?;
         let mut count = self.conn.prepare_cached(
             "INSERT INTO counters (tid, status, n) VALUES (?1, ?2, ?3)
              ON CONFLICT (tid, status) DO UPDATE SET n = n + excluded.n",
@@ -82,11 +137,12 @@ impl<'c> Tx<'c> {
         for (status, n) in all.into_iter().enumerate().filter(|(_, n)| *n != 0) {
             count.execute(params![0, status as i64, n])?;
         }
-        self.conn
-            .prepare_cached(
-                "UPDATE meta SET next_rid = ?1, next_cursor = ?2, lane_version = ?3 WHERE id = 0",
-            )?
-            .execute(params![self.next_rid, self.next_cursor, self.lane_version])?;
+        let numbers = (self.next_rid, self.next_cursor, self.lane_version);
+        // Who found nothing to do writes nothing, and waits for no disk.
+        if numbers != self.begun_with {
+            let sql = "UPDATE meta SET next_rid = ?1, next_cursor = ?2, lane_version = ?3 WHERE id = 0";
+            self.conn.prepare_cached(sql)?.execute(<[i64; 3]>::from(numbers))?;
+        }
         self.hint.cursor = self.newest_cursor();
         Ok(())
     }
@@ -94,6 +150,16 @@ impl<'c> Tx<'c> {
     pub(super) fn new_rid(&mut self) -> i64 {
         self.next_rid += 1;
         self.next_rid - 1
+    }
+
+    /// The cursor of the last of so many events that are told next.
+    pub(super) fn cursor_after(&self, events: usize) -> i64 {
+        self.next_cursor - 1 + i64::try_from(events).unwrap_or(i64::MAX)
+    }
+
+    /// A run came to have a part of its specification in common with others, or is gone.
+    pub(super) fn count_part(&mut self, part: i64, by: i64) {
+        *self.part_counts.entry(part).or_default() += by;
     }
 
     pub(super) fn new_cursor(&mut self) -> i64 {
@@ -205,13 +271,6 @@ pub(super) fn agent_number(conn: &Connection, agent_id: &AgentId) -> Step<Option
     Ok(select.query_row([agent_id.as_str()], |row| row.get(0)).optional()?)
 }
 
-/// The version of a lane; 0 when nothing is in it.
-pub(super) fn lane_version(conn: &Connection, name: &Arc<str>) -> Step<u64> {
-    let mut select = conn.prepare_cached("SELECT version FROM lanes WHERE name = ?1")?;
-    let version: Option<i64> = select.query_row([&**name], |row| row.get(0)).optional()?;
-    Ok(version.map_or(0, super::row::unsigned))
-}
-
 fn remember<K: Eq + std::hash::Hash>(names: &mut HashMap<K, i64>, name: K, number: i64) {
     if names.len() >= MOST_NAMES {
         names.clear();
@@ -224,9 +283,4 @@ pub(super) fn roll_back(conn: &Connection) {
     if !conn.is_autocommit() && conn.execute_batch("ROLLBACK").is_err() {
         tracing::warn!("a transaction could not be rolled back; the next one will say why");
     }
-}
-
-/// A token's parts, as the columns keep them.
-pub(super) fn nonce_of(run: &crate::model::Run) -> Option<i64> {
-    run.lease.map(|lease| signed(lease.nonce))
 }

@@ -1,21 +1,20 @@
 //! Writes runs. Statements differ by what they leave alone: an index that a statement does not name is not
 //! touched, and every index costs as much as the row.
 
-use rusqlite::params;
-use rusqlite::types::{ToSql, Value};
+use rusqlite::{ToSql, params};
 
+use super::body::{Tried, small};
 use super::fault::Step;
+use super::hot::Hot;
 use super::lanes::Stand;
 use super::probe::Between;
-use super::row::{
-    Extra, Stored, flag, instance_bytes, json, place, put_result, signed, trigger, trigger_flag,
-};
+use super::row::{Loaded, Stored, flag, json, place, put_result, signed, trigger, trigger_flag};
 use super::tx::Tx;
-use crate::model::{Attempt, EventKind, NewEvent, Run, Timestamp, Trigger};
+use crate::model::{Attempt, EventKind, NewEvent, Place, Run, Timestamp, Trigger};
 use crate::rules;
 use crate::store::RunWrite;
 
-impl Tx<'_> {
+impl Tx<'_, '_> {
     /// A run that there was not.
     pub(super) fn insert_run(&mut self, write: &RunWrite) -> Step<()> {
         let run = &write.run;
@@ -30,87 +29,52 @@ impl Tx<'_> {
         } else {
             (place::NOWHERE, None)
         };
-        let mut flags = trigger_flag(spec.trigger);
-        flags |= if spec.override_pause { flag::OVERRIDE_PAUSE } else { 0 };
-        flags |= if run.result.is_some() { flag::HAS_RESULT } else { 0 };
-        flags |= if spec.idempotency.is_some() { flag::HAS_KEY } else { 0 };
-        let wake_at = rules::wake_at(run).map(Timestamp::ms);
-        self.hint.agenda |= wake_at.is_some();
-        let last_event = write.events.len() as i64;
-        let owner = run.lease.map(|lease| instance_bytes(lease.owner));
-        self.conn.prepare_cached(INSERT)?.execute(params![
-            rid,
-            run.run_id.as_str(),
-            tid,
-            aid,
-            run.status.number(),
-            place,
-            lane,
-            spec.priority,
-            run.due_at.ms(),
-            wake_at,
-            signed(run.version),
-            signed(run.stamp),
-            signed(run.fence),
-            last_event,
-            spec.lanes.len() as i64,
-            flags,
-            run.attempt,
-            run.failures,
-            run.interruptions,
-            owner.as_ref().map(|bytes| &bytes[..]),
-            super::tx::nonce_of(run),
-            run.lease.map(|lease| lease.expires_at.ms()),
-            run.lease.map(|lease| lease.heartbeat_at.ms()),
-            spec.queued_at.ms(),
-            spec.limits.deadline_at.map(Timestamp::ms),
-            run.claimed_at.map(Timestamp::ms),
-            run.started_at.map(Timestamp::ms),
-            run.attempt_started_at.map(Timestamp::ms),
-            run.finished_at.map(Timestamp::ms),
-            Extra::of(run)?,
-        ])?;
-        self.conn
-            .prepare_cached("INSERT INTO specs (rid, spec) VALUES (?1, ?2)")?
-            .execute(params![rid, json(&**spec)?])?;
+        let mut next = Stored { place, lane, ..Stored::new(run, rid, tid, aid) };
+        next.flags = trigger_flag(spec.trigger);
+        next.flags |= if spec.override_pause { flag::OVERRIDE_PAUSE } else { 0 };
+        next.flags |= if spec.idempotency.is_some() { flag::HAS_KEY } else { 0 };
+        next.part = self.part_for(tid, run)?;
+        self.moved_on(&mut next, write)?;
+        self.insert_row(&next, run)?;
+        if next.part.is_none() {
+            self.conn
+                .prepare_cached("INSERT INTO specs (rid, spec) VALUES (?1, ?2)")?
+                .execute(params![rid, json(&**spec)?])?;
+        }
         if let Some(key) = &spec.idempotency {
             self.conn
                 .prepare_cached("INSERT INTO idempotency (tid, key, rid, digest) VALUES (?1, ?2, ?3, ?4)")?
                 .execute(params![tid, &*key.key, rid, signed(key.digest)])?;
         }
-        if let Some(result) = &run.result {
-            put_result(self.conn, rid, result)?;
-        }
         self.count(tid, run.status, 1);
-        self.write_told(rid, 0, write)
+        self.write_told(&Before::default(), next, write)
     }
 
     /// A run that moves; its write was found to stand.
     pub(super) fn update_run(&mut self, stored: &Stored, write: &RunWrite) -> Step<()> {
         let run = &write.run;
-        let stored = &mut stored.clone();
+        let mut next = stored.clone();
         let mut members = Vec::new();
         if stored.lanes > 0 {
-            self.move_in_lanes(stored, run)?;
+            self.move_in_lanes(&mut next, run)?;
             if run.status.is_waiting() {
                 members = self.members(stored.rid)?;
             }
         }
-        let (place, lane) = if run.status.is_waiting() {
+        let at = (next.place, next.lane, stored.due_at);
+        (next.place, next.lane) = if run.status.is_waiting() {
             self.place_for(&members, stored.aid, run.due_at.ms())?
         } else {
             (place::NOWHERE, None)
         };
-        self.update_row(stored, run, write.events.len() as u64, place, lane)?;
-        if let Some(result) = &run.result {
-            put_result(self.conn, stored.rid, result)?;
-        }
+        self.moved_on(&mut next, write)?;
+        self.update_row(at, stored, &next, run)?;
         if stored.status != run.status {
             self.count(stored.tid, stored.status, -1);
             self.count(stored.tid, run.status, 1);
         }
         self.tell(stored, write);
-        self.write_told(stored.rid, stored.last_event, write)
+        self.write_told(&Before { told: stored.told, last_event: stored.last_event }, next, write)
     }
 
     /// Takes a run out of its place, and lets go of who waits in its lanes and has room now. Where it waits
@@ -118,6 +82,10 @@ impl Tx<'_> {
     fn move_in_lanes(&mut self, stored: &mut Stored, run: &Run) -> Step<()> {
         let scheduled = trigger(stored.flags)? == Trigger::Schedule;
         let (from, to) = (Stand::of(stored.status, scheduled), Stand::of(run.status, scheduled));
+        // It goes on as it was: nobody in its lanes has more room, or less.
+        if from == to && stored.place == place::NOWHERE {
+            return Ok(());
+        }
         self.stand(stored.rid, &run.spec.lanes, from, to)?;
         if stored.place == place::LANE {
             self.move_to(stored.rid, place::NOWHERE, None)?;
@@ -129,104 +97,129 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn update_row(
-        &mut self,
-        stored: &Stored,
-        run: &Run,
-        events: u64,
-        place: i64,
-        lane: Option<i64>,
-    ) -> Step<()> {
-        let mut run = std::borrow::Cow::Borrowed(run);
-        let (expires_at, heartbeat_at) = forward(stored, &run);
-        if let Some(expires_at) = expires_at
-            && let Some(lease) = run.lease
-            && lease.expires_at.ms() != expires_at
-            && let Some(lease) = &mut run.to_mut().lease
-        {
+    /// What a write makes of a row, besides its place.
+    fn moved_on(&mut self, next: &mut Stored, write: &RunWrite) -> Step<()> {
+        let run = &write.run;
+        let (expires_at, heartbeat_at) = forward(next, run);
+        let mut lease = run.lease;
+        if let (Some(lease), Some(expires_at)) = (&mut lease, expires_at) {
             lease.expires_at = Timestamp::from_ms(expires_at);
         }
-        let wake_at = rules::wake_at(&run).map(Timestamp::ms);
-        let moves = (place, lane, run.due_at.ms()) != (stored.place, stored.lane, stored.due_at);
-        let wakes = wake_at != stored.wake_at;
-        self.hint.agenda |= wakes && wake_at.is_some();
-        let flags = if run.result.is_some() { stored.flags | flag::HAS_RESULT } else { stored.flags };
-        let version = run.version.max(stored.version.saturating_add(1));
-        let owner = run.lease.map(|lease| instance_bytes(lease.owner));
-        let owner = owner.as_ref().map(|bytes| &bytes[..]);
-        let extra = Extra::of(&run)?;
-        let common: [&dyn ToSql; 19] = [
-            &stored.rid,
-            &run.status.number(),
-            &signed(version),
-            &signed(run.stamp),
-            &signed(run.fence.max(stored.fence)),
-            &signed(stored.last_event + events),
-            &flags,
-            &run.attempt,
-            &run.failures,
-            &run.interruptions,
-            &owner,
-            &super::tx::nonce_of(&run),
-            &expires_at,
-            &heartbeat_at,
-            &run.claimed_at.map(Timestamp::ms),
-            &run.started_at.map(Timestamp::ms),
-            &run.attempt_started_at.map(Timestamp::ms),
-            &run.finished_at.map(Timestamp::ms),
-            &extra,
-        ];
-        let more: [Value; 4] = [place.into(), lane.into(), run.due_at.ms().into(), wake_at.into()];
-        let [to, lane, due_at, wake] = &more;
-        let mut all: Vec<&dyn ToSql> = Vec::with_capacity(23);
-        all.extend_from_slice(&common);
-        if moves {
-            all.extend_from_slice(&[to, lane, due_at]);
+        next.status = run.status;
+        next.due_at = run.due_at.ms();
+        next.version = run.version.max(next.version.saturating_add(1));
+        next.stamp = run.stamp;
+        next.fence = run.fence.max(next.fence);
+        (next.expires_at, next.heartbeat_at) = (expires_at, heartbeat_at);
+        next.owner = lease.map(|lease| lease.owner);
+        next.nonce = lease.map(|lease| lease.nonce);
+        next.finished_at = run.finished_at.map(Timestamp::ms);
+        let wake_at = rules::wake_at_of(run, lease).map(Timestamp::ms);
+        self.hint.agenda |= wake_at != next.wake_at && wake_at.is_some();
+        next.wake_at = wake_at;
+        if !write.events.is_empty() {
+            next.last_event += write.events.len() as u64;
+            next.told = self.cursor_after(write.events.len());
         }
-        if wakes {
-            all.push(wake);
+        if let Some(result) = run.result.as_ref().filter(|result| small(result).is_none()) {
+            next.flags |= flag::HAS_RESULT;
+            put_result(self.conn, next.rid, result)?;
         }
-        self.conn.prepare_cached(UPDATES[usize::from(moves)][usize::from(wakes)])?.execute(&all[..])?;
+        if let Some(attempt) = &write.attempt {
+            self.keep_attempt(next, attempt)?;
+        }
         Ok(())
     }
 
-    /// The attempt and the events of a write. The store numbers them on, so that there is never a gap.
-    fn write_told(&mut self, rid: i64, last_event: u64, write: &RunWrite) -> Step<()> {
-        if let Some(attempt) = &write.attempt {
-            if let Some(event) = write.events.first() {
-                self.probe.at(Between::RunAndAttempt(event.kind));
-            }
-            self.write_attempt(rid, attempt)?;
+    fn insert_row(&self, next: &Stored, run: &Run) -> Step<()> {
+        let pack = next.pack(run)?;
+        self.hot.execute(
+            Hot::Insert,
+            params![
+                next.rid,
+                run.run_id.as_str(),
+                next.tid,
+                next.aid,
+                next.status.number(),
+                next.place,
+                next.lane,
+                run.spec.priority,
+                next.due_at,
+                next.wake_at,
+                next.lanes,
+                next.flags,
+                next.nonce.map(signed),
+                next.queued_at,
+                next.finished_at,
+                next.part,
+                pack.bytes(),
+            ],
+        )
+    }
+
+    /// `at`: the place where it waited last, and its due time.
+    fn update_row(&self, at: (i64, Option<i64>, i64), before: &Stored, next: &Stored, run: &Run) -> Step<()> {
+        let moves = at != (next.place, next.lane, next.due_at);
+        let woken = |row: &Stored| (row.wake_at, row.nonce, row.finished_at);
+        let wakes = woken(before) != woken(next);
+        let pack = next.pack(run)?;
+        let (status, bytes) = (next.status.number(), pack.bytes());
+        let nonce = next.nonce.map(signed);
+        let mut values: [&dyn ToSql; 10] = [&next.rid; 10];
+        values[1..4].copy_from_slice(&[&status, &next.flags, &bytes]);
+        let mut many = 4;
+        if moves {
+            values[many..many + 3].copy_from_slice(&[&next.place, &next.lane, &next.due_at]);
+            many += 3;
         }
-        let mut seq = signed(last_event);
+        if wakes {
+            values[many..many + 3].copy_from_slice(&[&next.wake_at, &nonce, &next.finished_at]);
+            many += 3;
+        }
+        self.hot.execute(Hot::Update(moves, wakes), &values[..many])
+    }
+
+    /// The latest attempt is in the row; one before it goes to a row of its own.
+    fn keep_attempt(&self, next: &mut Stored, attempt: &Attempt) -> Step<()> {
+        let attempt = Tried::of(attempt)?;
+        match next.latest.take() {
+            Some(before) if before.number < attempt.number => {
+                self.put_attempt(next.rid, &before)?;
+                next.latest = Some(attempt);
+            }
+            Some(latest) if latest.number > attempt.number => {
+                self.put_attempt(next.rid, &attempt)?;
+                next.latest = Some(latest);
+            }
+            _ => next.latest = Some(attempt),
+        }
+        Ok(())
+    }
+
+    fn put_attempt(&self, rid: i64, attempt: &Tried) -> Step<()> {
+        self.conn
+            .prepare_cached("INSERT OR REPLACE INTO attempts (rid, number, body) VALUES (?1, ?2, ?3)")?
+            .execute(params![rid, attempt.number, attempt.alone().bytes()])?;
+        Ok(())
+    }
+
+    /// The events of a write, and what is remembered of it. The store numbers events on, so that there is never
+    /// a gap.
+    fn write_told(&mut self, before: &Before, next: Stored, write: &RunWrite) -> Step<()> {
+        if let (Some(event), true) = (write.events.first(), write.attempt.is_some()) {
+            self.probe.at(Between::RunAndAttempt(event.kind));
+        }
+        let (mut seq, mut prev) = (signed(before.last_event), before.told);
         for event in &write.events {
             self.probe.at(Between::AttemptAndEvent(event.kind));
             seq += 1;
-            self.write_event(rid, seq, None, event)?;
+            prev = self.write_event(next.rid, seq, prev, None, event)?;
         }
-        Ok(())
-    }
-
-    fn write_attempt(&mut self, rid: i64, attempt: &Attempt) -> Step<()> {
-        let error = attempt.error.as_ref().map(json).transpose()?;
-        self.conn
-            .prepare_cached(
-                "INSERT INTO attempts (rid, number, status, instance, fence, started_at, finished_at, error)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-                 ON CONFLICT (rid, number) DO UPDATE SET status = excluded.status,
-                 instance = excluded.instance, fence = excluded.fence, started_at = excluded.started_at,
-                 finished_at = excluded.finished_at, error = excluded.error",
-            )?
-            .execute(params![
-                rid,
-                attempt.number,
-                attempt.status.number(),
-                &instance_bytes(attempt.instance)[..],
-                signed(attempt.fence),
-                attempt.started_at.ms(),
-                attempt.finished_at.map(Timestamp::ms),
-                error
-            ])?;
+        if next.status.is_terminal() {
+            self.known.forget(&write.run.run_id);
+        } else {
+            self.known.keep(Loaded { run: as_stored(&next, &write.run), stored: next });
+        }
         Ok(())
     }
 
@@ -241,6 +234,27 @@ impl Tx<'_> {
     }
 }
 
+/// The last event of a run before a write.
+#[derive(Default)]
+struct Before {
+    told: i64,
+    last_event: u64,
+}
+
+/// A run as it would be read from its row.
+fn as_stored(stored: &Stored, run: &Run) -> Run {
+    let mut run = run.clone();
+    run.version = stored.version;
+    run.fence = stored.fence;
+    run.last_event = stored.last_event;
+    run.place = Place::Nowhere;
+    if let (Some(lease), Some(expires_at)) = (&mut run.lease, stored.expires_at) {
+        lease.expires_at = Timestamp::from_ms(expires_at);
+        lease.heartbeat_at = stored.heartbeat_at.map_or(lease.heartbeat_at, Timestamp::from_ms);
+    }
+    run
+}
+
 /// The expiry and the last sign of life of the lease: never moved back while the token stands (L5).
 fn forward(stored: &Stored, run: &Run) -> (Option<i64>, Option<i64>) {
     let Some(lease) = run.lease else { return (None, None) };
@@ -252,32 +266,22 @@ fn forward(stored: &Stored, run: &Run) -> (Option<i64>, Option<i64>) {
     )
 }
 
-const INSERT: &str =
-    "INSERT INTO runs (rid, run_id, tid, aid, status, place, lane, priority, due_at, wake_at,
-    version, stamp, fence, last_event, lanes, flags, attempt, failures, interruptions, owner, nonce,
-    expires_at, heartbeat_at, queued_at, deadline_at, claimed_at, started_at, attempt_started_at,
-    finished_at, extra)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-    ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
-
-macro_rules! update {
-    ($more:literal) => {
-        concat!(
-            "UPDATE runs SET status = ?2, version = ?3, stamp = ?4, fence = ?5, last_event = ?6, flags = ?7,
-             attempt = ?8, failures = ?9, interruptions = ?10, owner = ?11, nonce = ?12, expires_at = ?13,
-             heartbeat_at = ?14, claimed_at = ?15, started_at = ?16, attempt_started_at = ?17,
-             finished_at = ?18, extra = ?19",
-            $more,
-            " WHERE rid = ?1"
-        )
-    };
-}
+pub(super) const INSERT: &str =
+    "INSERT INTO runs (rid, run_id, tid, aid, status, place, lane, priority, due_at, wake_at, lanes, flags,
+    nonce, queued_at, finished_at, part, body)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 /// By whether it moves to another place, and whether it is to be looked at another time.
 pub(super) const UPDATES: [[&str; 2]; 2] = [
-    [update!(""), update!(", wake_at = ?20")],
     [
-        update!(", place = ?20, lane = ?21, due_at = ?22"),
-        update!(", place = ?20, lane = ?21, due_at = ?22, wake_at = ?23"),
+        "UPDATE runs SET status = ?2, flags = ?3, body = ?4 WHERE rid = ?1",
+        "UPDATE runs SET status = ?2, flags = ?3, body = ?4, wake_at = ?5, nonce = ?6, finished_at = ?7
+         WHERE rid = ?1",
+    ],
+    [
+        "UPDATE runs SET status = ?2, flags = ?3, body = ?4, place = ?5, lane = ?6, due_at = ?7
+         WHERE rid = ?1",
+        "UPDATE runs SET status = ?2, flags = ?3, body = ?4, place = ?5, lane = ?6, due_at = ?7,
+         wake_at = ?8, nonce = ?9, finished_at = ?10 WHERE rid = ?1",
     ],
 ];

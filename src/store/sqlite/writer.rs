@@ -4,6 +4,7 @@
 //! worker of a runtime may, and the rate of its commits is the rate of the store.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{Builder, JoinHandle};
@@ -12,11 +13,12 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
 
-use super::SqliteOptions;
 use super::claim::alike;
 use super::fault::{Fault, Step};
+use super::hot::Statements;
 use super::probe::Probe;
-use super::tx::{Names, Tx, roll_back};
+use super::tx::{Memory, Tx, data_version, roll_back};
+use super::{SqliteOptions, Synchronous};
 use crate::model::{AgentId, EventKind, Run, RunId};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
@@ -114,13 +116,16 @@ enum Failed {
 }
 
 /// The writer.
-pub(super) struct Writer {
-    conn: Connection,
-    mailbox: Receiver<Command>,
+struct Writer<'c> {
+    conn: &'c Connection,
+    hot: Statements<'c>,
+    mailbox: &'c Receiver<Command>,
     options: SqliteOptions,
     hints: broadcast::Sender<Hint>,
     probe: Probe,
-    names: Names,
+    memory: Memory,
+    /// Whether the next commit reaches the disk before it is answered.
+    lasting: bool,
     /// What the database says of foreign commits, and when it was asked last.
     data_version: i64,
     looked: Instant,
@@ -128,54 +133,67 @@ pub(super) struct Writer {
     seen: u64,
 }
 
-impl Writer {
-    pub(super) fn new(
-        conn: Connection,
-        mailbox: Receiver<Command>,
+/// Starts the writer on its thread.
+pub(super) fn start(
+    conn: Connection,
+    mailbox: Receiver<Command>,
+    options: SqliteOptions,
+    hints: broadcast::Sender<Hint>,
+    probe: Probe,
+) -> io::Result<JoinHandle<()>> {
+    Builder::new().name("tenure-sqlite-writer".to_owned()).spawn(move || {
+        let path = options.path.clone();
+        let close = Writer::new(&conn, &mailbox, options, hints, probe).run();
+        if let Some(reply) = close {
+            reply.send(close_file(conn, &path));
+            for command in mailbox.try_iter() {
+                let message = format!("\"{}\" was closed by this program", path.display());
+                command.refuse(StoreError::refused(RefusedKind::Closed, message));
+            }
+        }
+    })
+}
+
+fn close_file(conn: Connection, path: &Path) -> Result<(), StoreError> {
+    // Another program may hold the log; then it is moved by whoever closes last.
+    let moved = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    if let Err(error) = moved {
+        tracing::debug!(%error, "the log stays beside the file");
+    }
+    conn.close().map_err(|(_, error)| Fault::from(error).refused(path))
+}
+
+impl<'c> Writer<'c> {
+    fn new(
+        conn: &'c Connection,
+        mailbox: &'c Receiver<Command>,
         options: SqliteOptions,
         hints: broadcast::Sender<Hint>,
         probe: Probe,
     ) -> Self {
-        let seen = super::read::newest_cursor(&conn).unwrap_or(0);
-        let data_version = data_version(&conn).unwrap_or(0);
-        let names = Names::default();
-        Self { conn, mailbox, options, hints, probe, names, data_version, looked: Instant::now(), seen }
+        let seen = super::read::newest_cursor(conn).unwrap_or(0);
+        let data_version = data_version(conn).unwrap_or(0);
+        let (hot, memory) = (Statements::of(conn), Memory::default());
+        let looked = Instant::now();
+        let lasting = options.synchronous == Synchronous::Full;
+        Self { conn, hot, mailbox, options, hints, probe, memory, lasting, data_version, looked, seen }
     }
 
-    pub(super) fn start(self) -> io::Result<JoinHandle<()>> {
-        Builder::new().name("tenure-sqlite-writer".to_owned()).spawn(|| self.run())
-    }
-
-    /// Until it is closed, or everybody has gone and the mailbox is empty.
-    fn run(mut self) {
+    /// Until it is closed, or everybody has gone and the mailbox is empty. Answers with the call that ends it.
+    fn run(mut self) -> Option<Reply<()>> {
         let poll = self.options.poll.max(Duration::from_millis(1));
-        let close = loop {
+        loop {
             match self.mailbox.recv_timeout(poll) {
                 Ok(first) => {
                     if let Some(close) = self.take(first) {
-                        break Some(close);
+                        return Some(close);
                     }
                     if self.looked.elapsed() >= poll {
                         self.look_around();
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => self.look_around(),
-                Err(RecvTimeoutError::Disconnected) => break None,
-            }
-        };
-        let Self { conn, mailbox, options, .. } = self;
-        if let Some(reply) = close {
-            // Another program may hold the log; then it is moved by whoever closes last.
-            let moved = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-            if let Err(error) = moved {
-                tracing::debug!(%error, "the log stays beside the file");
-            }
-            let closed = conn.close().map_err(|(_, error)| Fault::from(error).refused(&options.path));
-            reply.send(closed);
-            let path = options.path.display();
-            for command in mailbox.try_iter() {
-                let message = format!("\"{path}\" was closed by this program");
-                command.refuse(StoreError::refused(RefusedKind::Closed, message));
+                Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }
@@ -197,6 +215,19 @@ impl Writer {
         }
         self.serve(batch);
         None
+    }
+
+    /// A grant and a renewal need not outlast the machine: nothing is done under them before the start of the attempt
+    /// is stored, and who held the lease is gone with it. So they alone do not wait for the disk.
+    fn set_lasting(&mut self, batch: &[Command]) -> Step<()> {
+        let brief = |command: &Command| matches!(command, Command::Claim(..) | Command::Renew(..));
+        let lasting = !batch.iter().all(brief);
+        if self.options.synchronous == Synchronous::Full && lasting != self.lasting {
+            let sql = if lasting { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+            self.conn.prepare_cached(sql)?.execute([])?;
+            self.lasting = lasting;
+        }
+        Ok(())
     }
 
     fn serve(&mut self, batch: Vec<Command>) {
@@ -228,7 +259,8 @@ impl Writer {
     }
 
     fn transact(&mut self, batch: &[Command]) -> Result<(Vec<Worth>, Option<Hint>), Failed> {
-        let mut tx = Tx::begin(&self.conn, &mut self.names).map_err(Failed::Before)?;
+        self.set_lasting(batch).map_err(Failed::Before)?;
+        let mut tx = Tx::begin(self.conn, &self.hot, &mut self.memory).map_err(Failed::Before)?;
         tx.now = self.options.clock.now();
         tx.probe = self.probe.clone();
         let before = tx.newest_cursor();
@@ -245,17 +277,17 @@ impl Writer {
         Ok((worth, changed.then_some(hint)))
     }
 
-    /// Names that were given a number in it have none any more.
+    /// Names that were given a number in it have none any more, and rows are not as they were left.
     fn undo(&mut self, failed: Failed) -> Failed {
-        roll_back(&self.conn);
-        self.names = Names::default();
+        roll_back(self.conn);
+        self.memory = Memory::default();
         failed
     }
 
     /// Tells watchers what other programs have changed.
     fn look_around(&mut self) {
         self.looked = Instant::now();
-        let Ok(version) = data_version(&self.conn) else { return };
+        let Ok(version) = data_version(self.conn) else { return };
         if version == self.data_version {
             return;
         }
@@ -271,7 +303,7 @@ impl Writer {
     }
 
     fn foreign_hint(&self) -> Step<Hint> {
-        let cursor = super::read::newest_cursor(&self.conn)?;
+        let cursor = super::read::newest_cursor(self.conn)?;
         let from = self.seen.max(cursor.saturating_sub(MOST_LOOKED_AT));
         let mut select = self.conn.prepare_cached(REVOKED)?;
         let [asked, cancelled, lost, recovered] =
@@ -291,10 +323,6 @@ pub(super) const REVOKED: &str =
     "SELECT DISTINCT r.run_id FROM events e CROSS JOIN runs r ON r.rid = e.subject
     WHERE e.cursor > ?1 AND e.kind IN (?2, ?3, ?4, ?5)";
 
-fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
-    conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
-}
-
 fn refuse(batch: Vec<Command>, error: &StoreError) {
     for command in batch {
         command.refuse(error.clone());
@@ -302,7 +330,7 @@ fn refuse(batch: Vec<Command>, error: &StoreError) {
 }
 
 /// Does everything, the claims last: they see what was written before them, and share their search.
-fn work(tx: &mut Tx<'_>, batch: &[Command]) -> Step<Vec<Worth>> {
+fn work(tx: &mut Tx<'_, '_>, batch: &[Command]) -> Step<Vec<Worth>> {
     let mut worth = Vec::with_capacity(batch.len());
     let mut claims: Vec<usize> = Vec::new();
     for (n, command) in batch.iter().enumerate() {

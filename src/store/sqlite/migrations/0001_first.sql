@@ -38,7 +38,17 @@ CREATE TABLE schedules (
 );
 CREATE INDEX schedules_due ON schedules (fire_at) WHERE enabled = 1 AND fire_at IS NOT NULL;
 
--- status: the number of RunStatus. place: 0 nowhere, 1 ready, 2 future, 3 lane, 4 paused, 5 unreadable.
+-- What the runs of a task have in common, kept once. runs: how many have it.
+CREATE TABLE parts (
+    part INTEGER PRIMARY KEY AUTOINCREMENT,
+    tid INTEGER NOT NULL,
+    runs INTEGER NOT NULL,
+    spec TEXT NOT NULL
+);
+CREATE INDEX parts_of_task ON parts (tid, part);
+
+-- status: the number of RunStatus. place: 0 nowhere, 1 ready, 2 future, 3 lane, 4 paused, 5 unreadable. part: none
+-- if its specification is its own. body: everything that no statement looks at, as pack.rs and body.rs write it.
 CREATE TABLE runs (
     rid INTEGER PRIMARY KEY,
     run_id TEXT NOT NULL UNIQUE,
@@ -50,39 +60,26 @@ CREATE TABLE runs (
     priority INTEGER NOT NULL,
     due_at INTEGER NOT NULL,
     wake_at INTEGER,
-    version INTEGER NOT NULL,
-    stamp INTEGER NOT NULL,
-    fence INTEGER NOT NULL,
-    last_event INTEGER NOT NULL,
     lanes INTEGER NOT NULL,
     flags INTEGER NOT NULL,
-    attempt INTEGER NOT NULL,
-    failures INTEGER NOT NULL,
-    interruptions INTEGER NOT NULL,
-    owner BLOB,
     nonce INTEGER,
-    expires_at INTEGER,
-    heartbeat_at INTEGER,
     queued_at INTEGER NOT NULL,
-    deadline_at INTEGER,
-    claimed_at INTEGER,
-    started_at INTEGER,
-    attempt_started_at INTEGER,
     finished_at INTEGER,
-    extra TEXT
+    part INTEGER,
+    body BLOB NOT NULL
 );
 CREATE INDEX runs_of_task ON runs (tid);
 CREATE INDEX runs_ready ON runs (aid, priority DESC, due_at) WHERE place = 1;
 CREATE INDEX runs_future ON runs (due_at) WHERE place = 2;
 CREATE INDEX runs_blocked ON runs (lane, aid, priority DESC, due_at) WHERE place = 3;
 CREATE INDEX runs_paused ON runs (tid) WHERE place = 4;
-CREATE INDEX runs_wake ON runs (wake_at) WHERE wake_at IS NOT NULL;
-CREATE INDEX runs_claimed ON runs (nonce) WHERE status = 1;
+CREATE INDEX runs_wake ON runs (wake_at, nonce) WHERE wake_at IS NOT NULL;
 CREATE INDEX runs_ended ON runs (status, finished_at) WHERE finished_at IS NOT NULL;
 
+-- The specifications of runs that are one of their kind.
 CREATE TABLE specs (rid INTEGER PRIMARY KEY, spec TEXT NOT NULL);
 
--- A result that is kept inline has bytes; one that is kept in a file has a size, a path and a preview.
+-- A small result is in the row of its run. One that is kept inline has bytes; one that is kept in a file has a size, a path and a preview.
 CREATE TABLE results (
     rid INTEGER PRIMARY KEY,
     media_type TEXT NOT NULL,
@@ -92,34 +89,28 @@ CREATE TABLE results (
     preview TEXT
 );
 
+-- Attempts before the latest, which is in the row of its run.
 CREATE TABLE attempts (
     rid INTEGER NOT NULL,
     number INTEGER NOT NULL,
-    status INTEGER NOT NULL,
-    instance BLOB NOT NULL,
-    fence INTEGER NOT NULL,
-    started_at INTEGER NOT NULL,
-    finished_at INTEGER,
-    error TEXT,
+    body BLOB NOT NULL,
     PRIMARY KEY (rid, number)
 ) WITHOUT ROWID;
 
--- subject: the rid of a run, or the tid of a task with its sign turned. aid: of a task's events only. seq: that
--- of an earlier task of the same name lies below 0, 2^40 for each task that came after it.
+-- subject: the rid of a run, or the tid of a task with its sign turned. seq: that of an earlier task of the same name
+-- lies below 0, 2^40 for each task that came after it. prev: the cursor of the event of the same run before it; the
+-- row of the run has that of its last one, so that they need no index.
 CREATE TABLE events (
     cursor INTEGER PRIMARY KEY,
     subject INTEGER NOT NULL,
     seq INTEGER NOT NULL,
+    prev INTEGER NOT NULL,
     kind INTEGER NOT NULL,
     at INTEGER NOT NULL,
-    status INTEGER,
-    attempt INTEGER NOT NULL,
-    fence INTEGER NOT NULL,
-    instance BLOB,
-    aid INTEGER,
+    body BLOB NOT NULL,
     data TEXT
 );
-CREATE UNIQUE INDEX events_of_subject ON events (subject, seq);
+CREATE UNIQUE INDEX events_of_task ON events (subject, seq) WHERE subject < 0;
 CREATE INDEX events_of_tasks ON events (at) WHERE subject < 0;
 
 CREATE TABLE occurrences (

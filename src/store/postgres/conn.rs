@@ -1,0 +1,231 @@
+//! One connection: its session, its prepared statements, and how several statements are sent at once.
+//!
+//! What is asked together goes out together, in order, before the first answer is waited for: a transaction costs
+//! two round trips however much is in it.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use foldhash::HashMap;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, Statement};
+
+use super::fault::{Fault, Step};
+use super::options::PostgresOptions;
+use crate::store::{RefusedKind, StoreError};
+
+/// The most statements that stay prepared on a connection.
+const MOST_PREPARED: usize = 200;
+
+/// A value of a statement.
+pub(super) type Param = Box<dyn ToSql + Send + Sync>;
+
+/// A statement with its values.
+pub(super) struct Say {
+    sql: Cow<'static, str>,
+    with: Vec<Param>,
+}
+
+impl Say {
+    pub(super) fn new(sql: impl Into<Cow<'static, str>>, with: Vec<Param>) -> Self {
+        Self { sql: sql.into(), with }
+    }
+}
+
+/// Makes the values of a statement.
+macro_rules! with {
+    ($($value:expr),* $(,)?) => { vec![$(Box::new($value) as crate::store::postgres::conn::Param),*] };
+}
+pub(super) use with;
+
+/// What another session told this one: who, and what.
+pub(super) struct Heard {
+    pub(super) pid: i32,
+    pub(super) payload: String,
+}
+
+/// A connection with the statements that are prepared on it.
+pub(super) struct Conn {
+    client: Client,
+    pid: i32,
+    prepared: Mutex<HashMap<String, Statement>>,
+    /// Somebody left in the middle of a transaction.
+    open: AtomicBool,
+}
+
+/// What a session is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Session {
+    Writer,
+    Reader,
+}
+
+impl Conn {
+    /// Connects and sets the session up. What others tell it goes to `heard`.
+    pub(super) async fn open(
+        options: &PostgresOptions,
+        session: Session,
+        heard: Option<mpsc::UnboundedSender<Heard>>,
+    ) -> Step<Self> {
+        let connecting = Self::connect(options.config(), heard);
+        let Ok(client) = tokio::time::timeout(options.patience, connecting).await else {
+            return Err(Fault::Silent);
+        };
+        let client = client?;
+        client.batch_execute(&set_up(options, session)).await?;
+        let row = client.query_typed_one("SELECT pg_backend_pid()", &[]).await?;
+        let pid = row.try_get(0)?;
+        Ok(Self { client, pid, prepared: Mutex::default(), open: AtomicBool::new(false) })
+    }
+
+    async fn connect(config: &Config, heard: Option<mpsc::UnboundedSender<Heard>>) -> Step<Client> {
+        let (client, mut connection) = config.connect(NoTls).await?;
+        // It ends when the client is dropped or the server is gone; whoever waits for an answer then hears so.
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                if let (AsyncMessage::Notification(told), Some(heard)) = (message, &heard) {
+                    let told = Heard { pid: told.process_id(), payload: told.payload().to_owned() };
+                    // The writer has ended: nobody listens.
+                    let _ = heard.send(told);
+                }
+            }
+        });
+        Ok(client)
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    async fn prepare(&self, sql: &str) -> Step<Statement> {
+        if let Some(statement) = self.prepared.lock().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        let mut prepared = self.prepared.lock();
+        if prepared.len() >= MOST_PREPARED {
+            // Listings have as many statements as there are filters.
+            prepared.clear();
+        }
+        prepared.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Asks one thing.
+    pub(super) async fn ask(&self, sql: impl Into<Cow<'static, str>>, with: Vec<Param>) -> Step<Vec<Row>> {
+        let statement = self.prepare(&sql.into()).await?;
+        Ok(self.client.query(&statement, &borrowed(&with)).await?)
+    }
+
+    /// Says everything, in order, between two words if they are given. Each is answered for itself; an error in one
+    /// makes the server refuse what comes after it in the transaction.
+    pub(super) async fn say(
+        &self,
+        first: Option<&'static str>,
+        all: Vec<Say>,
+        last: Option<&'static str>,
+    ) -> Step<Vec<Step<Vec<Row>>>> {
+        let mut ready = Vec::with_capacity(all.len());
+        for say in &all {
+            ready.push((self.prepare(&say.sql).await?, borrowed(&say.with)));
+        }
+        let word = |word: &'static str| -> BoxFuture<'_, Step<Vec<Row>>> {
+            Box::pin(async move {
+                self.client.batch_execute(word).await?;
+                Ok(Vec::new())
+            })
+        };
+        let mut sent: Vec<BoxFuture<'_, Step<Vec<Row>>>> = Vec::with_capacity(all.len() + 2);
+        sent.extend(first.map(word));
+        for (statement, with) in &ready {
+            sent.push(Box::pin(async move { Ok(self.client.query(statement, with).await?) }));
+        }
+        sent.extend(last.map(word));
+        Ok(in_order(sent).await)
+    }
+
+    /// A word that has no answer.
+    pub(super) async fn word(&self, word: &str) -> Step<()> {
+        Ok(self.client.batch_execute(word).await?)
+    }
+
+    /// Looks at one snapshot, however many statements that takes. The caller has the connection to itself.
+    pub(super) async fn snapshot<T>(&self, look: impl Future<Output = Step<T>>) -> Step<T> {
+        if self.open.swap(true, Ordering::SeqCst) {
+            // The one before did not wait for its answer.
+            self.word("ROLLBACK").await?;
+        }
+        self.word("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+        let found = look.await;
+        self.word("ROLLBACK").await?;
+        self.open.store(false, Ordering::SeqCst);
+        found
+    }
+}
+
+fn borrowed(with: &[Param]) -> Vec<&(dyn ToSql + Sync)> {
+    with.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
+}
+
+/// Polls all of them, the first first: what they send goes out in this order.
+async fn in_order<T>(mut sent: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    let mut answers: Vec<Option<T>> = sent.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        let mut waits = false;
+        for (future, answer) in sent.iter_mut().zip(&mut answers).filter(|(_, answer)| answer.is_none()) {
+            match Pin::new(future).poll(cx) {
+                Poll::Ready(value) => *answer = Some(value),
+                Poll::Pending => waits = true,
+            }
+        }
+        if waits { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}
+
+/// What a session is told first. Every statement of ours goes by an index; plans that were made while a table was
+/// small would read it from end to end when it is large, so such plans are ruled out instead of being hoped against.
+fn set_up(options: &PostgresOptions, session: Session) -> String {
+    let schema = options.quoted_schema();
+    let patience = options.patience.as_millis().max(1);
+    let common = format!(
+        "SET search_path = {schema}; SET client_min_messages = warning; SET jit = off; SET enable_seqscan = off;
+         SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_sort = off;
+         SET timezone = 'UTC'; SET lock_timeout = {patience}; SET statement_timeout = {patience};"
+    );
+    match session {
+        Session::Reader => format!("{common} SET default_transaction_read_only = on;"),
+        Session::Writer => format!(
+            "{common} SET idle_in_transaction_session_timeout = {};
+             SET synchronous_commit = {}; LISTEN \"{}\";",
+            options.most_idle.as_millis().max(1),
+            if options.synchronous_commit { "on" } else { "off" },
+            options.channel()
+        ),
+    }
+}
+
+/// That the database can hold what is written to it.
+pub(super) async fn check_encoding(conn: &Conn, place: &str) -> Result<(), StoreError> {
+    let refused = |fault: Fault| fault.refused(place);
+    let rows = conn.ask("SELECT current_setting('server_encoding')", Vec::new()).await.map_err(refused)?;
+    let encoding = rows.first().map(|row| row.try_get::<_, String>(0)).transpose();
+    let encoding = encoding.map_err(|error| refused(error.into()))?.unwrap_or_default();
+    if encoding == "UTF8" {
+        return Ok(());
+    }
+    let message =
+        format!("\"{place}\": its encoding is \"{encoding}\", expected UTF8; create another database");
+    Err(StoreError::refused(RefusedKind::Invalid, message))
+}

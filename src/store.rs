@@ -125,8 +125,8 @@ pub trait Store: Send + Sync + 'static {
     /// The run that was made for this idempotency key.
     fn run_by_key(&self, task_id: &TaskId, key: &str) -> Answer<'_, Option<Run>>;
 
-    /// Runs, the newest first. A page may be shorter than its limit, even empty, while it has a cursor: a store looks at
-    /// no more than so many runs for one page, whatever the filter lets through.
+    /// Runs, the newest first. A page may be shorter than its limit, even empty, while it has a cursor: a store
+    /// looks at no more than so many runs for one page, whatever the filter lets through.
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>>;
 
     /// The attempts of a run, in order.

@@ -14,7 +14,7 @@ type Listed<T> = Result<Step<T>, StoreError>;
 
 /// How many runs one call looks at, and how often one page asks.
 const LOOKED_AT: usize = 4096;
-const MOST_CALLS: usize = 64;
+const MOST_CALLS: usize = 5;
 
 /// A page in the making.
 struct Pager<T> {

@@ -44,12 +44,16 @@ pub mod faulty;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 mod sqlite;
 
 pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisStore};
 #[cfg(feature = "conformance")]
 pub use sqlite::{Between, Look};
 pub use sqlite::{SchemaVersions, SqliteOptions, SqliteStore, Synchronous};

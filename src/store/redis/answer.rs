@@ -219,6 +219,13 @@ pub(super) fn verdict(value: Value, decision: &Decision) -> Step<Result<(), Refu
             let (run_id, version) = (run_at(&mut list)?, eight(&list.bytes()?)?);
             Refusal::StaleRun { run_id, version, status: record::status(list.number()?)? }
         }
+        b"live" => {
+            let at: usize = list.number()?;
+            let run_id = at.checked_sub(1).and_then(|at| decision.forget.get(at)).cloned();
+            let run_id = run_id.ok_or_else(|| unreadable("the script names no run"))?;
+            let version = eight(&list.bytes()?)?;
+            Refusal::StaleRun { run_id, version, status: record::status(list.number()?)? }
+        }
         b"fenced" => {
             let (run_id, fence) = (run_at(&mut list)?, eight(&list.bytes()?)?);
             Refusal::Fenced { run_id, fence, status: record::status(list.number()?)? }

@@ -6,7 +6,7 @@ use super::bytes::Put;
 use super::fault::{Fault, Step, invalid};
 use super::read::{self, Entry, Looked, MOST};
 use super::{RedisStore, record, task};
-use crate::model::{Event, Occurrence, Run, ScheduleState, Subject, Task, TaskId, Timestamp};
+use crate::model::{AgentId, Event, Occurrence, Run, ScheduleState, Subject, Task, TaskId, Timestamp};
 use crate::store::{Page, PageRequest, RunFilter, StoreError};
 
 /// What a listing answers: closed stores refuse, what the server says is told with its name.
@@ -158,6 +158,7 @@ fn look(store: &RedisStore, filter: &RunFilter, below: u64, want: usize) -> Cmd 
     call.arg(below).arg(want).arg(LOOKED_AT).arg(0);
     call.arg(filter.task_id.as_ref().map_or("", TaskId::as_str));
     call.arg(filter.agent_id.as_ref().map_or("", |agent_id| agent_id.as_str()));
+    call.arg(filter.owned.map_or("", |owned| if owned { "1" } else { "0" })).arg(AgentId::host().as_str());
     let statuses: Vec<u8> = filter.statuses.iter().map(|status| status.number()).collect();
     let trigger: Vec<u8> = filter.trigger.iter().map(|trigger| *trigger as u8).collect();
     call.arg(&statuses[..]).arg(&trigger[..]);

@@ -55,7 +55,7 @@ impl Message {
         let mut head = Put::default();
         head.u8(u8::from(decision.task.is_some())).u8(u8::from(decision.schedule.is_some()));
         head.u32(count(decision.runs.len())).u32(count(decision.lanes.len()));
-        head.u32(count(decision.occurrences.len()));
+        head.u32(count(decision.occurrences.len())).u32(count(decision.forget.len()));
         let begun = self.arguments.len();
         self.arguments.push(head.0);
         let added = self.add_parts(decision, grant);
@@ -87,6 +87,7 @@ impl Message {
         for occurrence in &decision.occurrences {
             self.add_occurrence(occurrence)?;
         }
+        self.arguments.extend(decision.forget.iter().map(|run_id| record::kept_name(run_id.as_str())));
         Ok(())
     }
 

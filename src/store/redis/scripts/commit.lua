@@ -25,8 +25,9 @@ local function digest_of(w) return sub(w.head, 45, 52) end
 local function ended_at(w) return num(sub(w.head, 53, 60)) end
 
 local function read_decision()
-  local has_task, has_schedule, runs, lanes, occurrences = cut('>BBI4I4I4', take())
+  local has_task, has_schedule, runs, lanes, occurrences, forget = cut('>BBI4I4I4I4', take())
   local d = { runs = {}, lanes = lanes == 0 and NONE or {}, occurrences = occurrences == 0 and NONE or {} }
+  d.forget = forget == 0 and NONE or {}
   if has_task == 1 then
     local t = { id = take(), expects = take(), change = take(), record = take(), events = {} }
     t.idle = take()
@@ -39,6 +40,7 @@ local function read_decision()
   for i = 1, occurrences do
     d.occurrences[i] = { task = take(), due = take(), recorded = take(), record = take() }
   end
+  for i = 1, forget do d.forget[i] = take() end
   return d
 end
 
@@ -69,6 +71,18 @@ local function was_made(d)
   return true
 end
 
+-- Whether a run that is to be forgotten will have ended; one that is not there has gone already.
+local function is_over(d, i)
+  local standing
+  for _, w in ipairs(d.runs) do
+    if w.kept == d.forget[i] then standing = w end
+  end
+  if not standing then
+    local rid = number_of(d.forget[i])
+    standing = rid and load_run(rid)
+  end
+  if standing and not TERMINAL[standing.status] then return { 'live', i, version_of(standing), standing.status } end
+end
 
 local function run_stands(d, n)
   local w, s = d.runs[n], standing(d, n)
@@ -114,6 +128,10 @@ local function stands(d)
     local lane = lane_of(expected.name)
     local version = digits(lane.total > 0 and lane.version or 0)
     if version ~= expected.version then return { 'lane', i, version } end
+  end
+  for i = 1, #d.forget do
+    local refusal = is_over(d, i)
+    if refusal then return refusal end
   end
   local exist, seen = { 'occurrences' }, {}
   for i, o in ipairs(d.occurrences) do
@@ -300,11 +318,22 @@ local function write_run(w, specs)
   write_told(r, w)
 end
 
+local function forget(kept)
+  local rid = number_of(kept)
+  local r = rid and load_run(rid)
+  if r then remove_run(r) end
+  NUMBER[kept] = false
+end
+
 local function apply(d, specs)
   for _, w in ipairs(d.runs) do
     local rid = number_of(w.kept)
     w.stored = rid and load_run(rid)
     if rid and not w.stored then return { 'corrupt', w.name } end
+  end
+  for _, kept in ipairs(d.forget) do
+    local rid = number_of(kept)
+    if rid and not load_run(rid) then return { 'corrupt', name_of(kept) } end
   end
   if was_made(d) then return 0 end
   local refusal = stands(d)
@@ -317,6 +346,7 @@ local function apply(d, specs)
     call('ZADD', OCC_DUE, 0, o.member)
     call('ZADD', OCC_RECORDED, o.recorded, o.member)
   end
+  for _, kept in ipairs(d.forget) do forget(kept) end
   return 0
 end
 
@@ -325,6 +355,7 @@ local function load_all(decisions)
   local names, rids = {}, {}
   for _, d in ipairs(decisions) do
     for _, w in ipairs(d.runs) do names[#names + 1] = w.kept end
+    for _, kept in ipairs(d.forget) do names[#names + 1] = kept end
   end
   all_of(IDS, names, function(name, rid)
     NUMBER[name] = rid

@@ -1,31 +1,5 @@
 -- Retention: what has ended goes, in bounded batches, with all that was kept of it.
 
-local function remove_run(rid)
-  local record = call('HGET', RUNS, rid)
-  local r = record and parse(rid, record)
-  call('ZREM', ENDED, rid)
-  REMOVED[rid] = true
-  if not r then return end
-  local kept_name, attempts, key = cut('>I2c0I4I4c0', r.own)
-  call('HDEL', IDS, kept_name)
-  if has(r.flags, HAS_RESULT) then call('HDEL', RESULTS, rid) end
-  if has(r.flags, WITH_KEY) then call('HDEL', KEYED, key) end
-  for n = 1, attempts do call('HDEL', ATTEMPTS, rid .. pack('>I4', n)) end
-  local ids = {}
-  for at = 1, #r.cursors, 6 do ids[#ids + 1] = digits(cut('>I6', r.cursors, at)) .. '-0' end
-  with_many('XDEL', EVENTS, ids)
-  count(r.spec.task, r.status, -1)
-  USED[r.sid] = (USED[r.sid] or 0) - 1
-  local high, low = cut('>I2I4', rid)
-  local block = floor((high * 4294967296 + low) / BLOCK)
-  local of_task = OF_TASK .. r.spec.task
-  if tonumber(call('ZINCRBY', of_task, -1, block)) % (2 * BLOCK) == 0 then call('ZREM', of_task, block) end
-  if call('HINCRBY', GONE, block, 1) == BLOCK then
-    call('HDEL', GONE, block)
-    call('ZREM', BLOCKS, block)
-  end
-end
-
 local function forget_task_event(member)
   local id, task = sub(member, 1, 6), sub(member, 7)
   call('XDEL', EVENTS, digits(cut('>I6', id)) .. '-0')
@@ -59,7 +33,17 @@ function write.prune(sender)
     end
   end
   local removed = answer_runs(rids, true)
-  for _, rid in ipairs(rids) do remove_run(rid) end
+  load_runs(rids)
+  for _, rid in ipairs(rids) do
+    local r = load_run(rid)
+    if r then
+      remove_run(r)
+    else
+      -- It cannot be read: what it leaves behind is in nobody's way.
+      call('ZREM', ENDED, rid)
+      REMOVED[rid] = true
+    end
+  end
   local old = call('ZRANGEBYSCORE', OCC_RECORDED, '-inf', '(' .. before_at, 'LIMIT', 0, limit)
   for _, member in ipairs(old) do
     call('HDEL', OCCURRENCES, member)

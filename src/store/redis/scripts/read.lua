@@ -71,6 +71,7 @@ local function spec_passes(spec, f)
     query = cut('>I4c0', spec.text, p)
     spec.session = parts
     spec.passes = (f.task == '' or f.task == spec.task) and (f.agent == '' or f.agent == spec.agent)
+      and (f.owned == '' or (f.owned == '1') == (f.host == spec.agent))
       and (f.text == '' or string.find(string.lower(query), f.text, 1, true) ~= nil)
   end
   return spec.passes
@@ -98,7 +99,7 @@ local function passes(record, f)
 end
 
 local function read_filter()
-  local f = { task = take(), agent = take(), statuses = take(), trigger = take() }
+  local f = { task = take(), agent = take(), owned = take(), host = take(), statuses = take(), trigger = take() }
   local has_session = take() == '1'
   local session = take()
   f.session = has_session and session

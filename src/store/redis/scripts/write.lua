@@ -6,7 +6,7 @@ local seq_before, cursor_before, lane_version_before = seq, cursor, lane_version
 
 local CHANGED, REMOVED = {}, {}
 local FUTURE_AT, WAKE_AT, ENDED_AT, CLAIMED_IS = {}, {}, {}, {}
-local COUNTED, USED, NEW_SPECS, TOLD = {}, {}, {}, {}
+local COUNTED, USED, NEW_SPECS, TOLD, UNTOLD = {}, {}, {}, {}, {}
 local READY_IS, NEW_IDS, RESULT_IS, ATTEMPT_IS, IN_BLOCK = {}, {}, {}, {}, {}
 local LANE, IN_LANE_IS, SCHEDULED_IS, TASK = {}, {}, {}, {}
 local hint_ready, hint_agenda, hint_agents, hint_cancels = false, false, false, {}
@@ -191,6 +191,33 @@ local function tell(value)
   return pack('>I6', cursor)
 end
 
+-- Removes a run that has ended, as it is kept or as this script has left it.
+local function remove_run(r)
+  local rid = r.rid
+  local kept_name, attempts, key = cut('>I2c0I4I4c0', r.own)
+  REMOVED[rid], RUN[rid], ENDED_AT[rid] = true, false, nil
+  call('ZREM', ENDED, rid)
+  NEW_IDS[kept_name], RESULT_IS[rid] = false, false
+  if has(r.flags, WITH_KEY) then call('HDEL', KEYED, key) end
+  for n = 1, attempts do ATTEMPT_IS[rid .. pack('>I4', n)] = false end
+  for at = 1, #r.cursors, 6 do UNTOLD[#UNTOLD + 1] = digits(cut('>I6', r.cursors, at)) .. '-0' end
+  count(r.spec.task, r.status, -1)
+  USED[r.sid] = (USED[r.sid] or 0) - 1
+  local high, low = cut('>I2I4', rid)
+  local block = floor((high * 4294967296 + low) / BLOCK)
+  local begun, of_task = IN_BLOCK[r.spec.task], OF_TASK .. r.spec.task
+  if begun and (begun[block] or 0) > 0 then
+    -- One that this script has added, or another in its place.
+    begun[block] = begun[block] - 1
+  elseif tonumber(call('ZINCRBY', of_task, -1, block)) % (2 * BLOCK) == 0 then
+    call('ZREM', of_task, block)
+  end
+  if call('HINCRBY', GONE, block, 1) == BLOCK then
+    call('HDEL', GONE, block)
+    call('ZREM', BLOCKS, block)
+  end
+end
+
 -- When somebody has to look at a run.
 local function wakes_at(r)
   local at = r.lease ~= '' and num(expires_of(r))
@@ -269,6 +296,10 @@ local function flush_records()
     ended[#ended + 1] = rid
   end
   with_many('ZADD', ENDED, ended)
+  -- Of a run that was added and removed.
+  for sid in pairs(NEW_SPECS) do
+    if USED[sid] == 0 then NEW_SPECS[sid] = nil end
+  end
   fields(SPECS, NEW_SPECS)
   with_many('HDEL', SPECS, sums(SPEC_USES, USED))
 end
@@ -282,7 +313,7 @@ end
 local function flush_blocks()
   for task, blocks in pairs(IN_BLOCK) do
     for block, n in pairs(blocks) do
-      if tonumber(call('ZINCRBY', OF_TASK .. task, n, block)) == n then
+      if n > 0 and tonumber(call('ZINCRBY', OF_TASK .. task, n, block)) == n then
         call('ZINCRBY', OF_TASK .. task, block * 2 * BLOCK, block)
       end
     end
@@ -337,6 +368,7 @@ local function flush(sender)
   scores(WAKE, WAKE_AT)
   sums(COUNTS, COUNTED)
   for i = 1, #TOLD, 2 do call('XADD', EVENTS, TOLD[i] .. '-0', 'e', TOLD[i + 1]) end
+  with_many('XDEL', EVENTS, UNTOLD)
   if seq ~= seq_before or cursor ~= cursor_before or lane_version ~= lane_version_before then
     call('HSET', META, 'seq', digits(seq), 'cursor', digits(cursor), 'lane', digits(lane_version))
   end

@@ -100,7 +100,7 @@ fn choose<'a>(loaded: &'a Loaded, named: Option<&str>) -> Result<&'a FileTask, F
 
 impl Host {
     async fn open(loaded: &Loaded, task: &FileTask) -> Result<Self, Failure> {
-        let store = stores::open(&loaded.config)?;
+        let store = stores::open(&loaded.config).await?;
         let settings = Settings {
             duty: Duty::OneTask(task.spec.task_id.clone()),
             progress_every: TELLS_EVERY,

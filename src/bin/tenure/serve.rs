@@ -103,7 +103,7 @@ fn options(config: &Config) -> Result<HttpOptions, Failure> {
 
 impl Host {
     async fn open(loaded: &Loaded, global: &Global) -> Result<Self, Failure> {
-        let store = stores::open(&loaded.config)?;
+        let store = stores::open(&loaded.config).await?;
         let tenure = Tenure::open(Arc::clone(&store), loaded.config.settings()).await?;
         let directory = Directory::open(tenure.clone()).await?;
         directory.set_file(loaded.agents.clone())?;

@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use tenure::clock::SystemClock;
 use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous};
+#[cfg(feature = "postgres")]
+use tenure::store::{PostgresOptions, PostgresStore};
+#[cfg(feature = "redis")]
+use tenure::store::{RedisOptions, RedisStore};
 
 use crate::config::{Config, StoreUrl, Sync};
 use crate::exit::{Exit, Failure};
 
 /// Opens it; the folder of its file is made if it is not there.
-pub(crate) fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
     let clock = Arc::new(SystemClock);
     match &config.store.url {
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(clock))),
@@ -26,6 +30,15 @@ pub(crate) fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
             };
             Ok(Arc::new(SqliteStore::open(options)?))
         }
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => {
+            let mut options = PostgresOptions::parse(url.reveal())?;
+            options.patience = config.store.busy_timeout.0;
+            options.synchronous_commit = config.store.synchronous == Sync::Full;
+            Ok(Arc::new(PostgresStore::connect(options).await?))
+        }
+        #[cfg(feature = "redis")]
+        StoreUrl::Redis(url) => Ok(Arc::new(RedisStore::open(RedisOptions::new(url.reveal())).await?)),
     }
 }
 

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 /// A client of the store that the settings name: its facade looks and writes, and runs nothing.
 pub(super) async fn open(global: &Global, need: Need) -> Result<(Client, Arc<dyn Store>), Failure> {
     let loaded = Loaded::load(global)?;
-    let store = store(&loaded.config, need)?;
+    let store = store(&loaded.config, need).await?;
     let tenure = Tenure::attach(Arc::clone(&store), loaded.config.settings()).await?;
     let directory = Directory::open(tenure.clone()).await?;
     directory.set_file(loaded.agents)?;
@@ -47,12 +47,12 @@ fn options(config: &Config) -> Result<HttpOptions, Failure> {
 }
 
 /// The store that the settings name. One that is not there is made only by who may make it.
-pub(super) fn store(config: &Config, need: Need) -> Result<Arc<dyn Store>, Failure> {
+pub(super) async fn store(config: &Config, need: Need) -> Result<Arc<dyn Store>, Failure> {
     match &config.store.url {
         StoreUrl::Memory => Err(Failure::usage("a store in memory is known to its own server alone")
             .hint("ask that server with --url, or name a store that is kept: --store sqlite:PATH")),
         StoreUrl::Sqlite(path) if need == Need::Existing && !path.exists() => Err(missing(path)),
-        StoreUrl::Sqlite(_) => stores::open(config),
+        _ => stores::open(config).await,
     }
 }
 

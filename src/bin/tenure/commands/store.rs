@@ -73,12 +73,24 @@ pub(super) async fn execute(asked: Store, global: &Global, output: Output) -> Re
 }
 
 async fn migrate(config: &Config, asked: &Migrate, output: Output) -> Result<Exit, Failure> {
-    let StoreUrl::Sqlite(path) = &config.store.url else {
-        return Err(Failure::usage("a store in memory has no schema").hint("name one: --store sqlite:PATH"));
+    let path = match &config.store.url {
+        StoreUrl::Memory => {
+            let failure = Failure::usage("a store in memory has no schema");
+            return Err(failure.hint("name one: --store sqlite:PATH"));
+        }
+        StoreUrl::Sqlite(path) => path,
+        #[cfg(any(feature = "postgres", feature = "redis"))]
+        server => {
+            // Whoever opens it brings it up to date. Which version it had, only a file tells before.
+            here::store(config, Need::Any).await?.close().await?;
+            let told = json!({ "store": server.to_string(), "up_to_date": true });
+            let line = format!("{server}: up to date; versions are told of sqlite alone");
+            output.line(if asked.json { told.to_string() } else { line })?;
+            return Ok(Exit::Ok);
+        }
     };
     let before = SqliteStore::schema(path)?;
-    // Whoever opens it brings it up to date.
-    here::store(config, Need::Any)?.close().await?;
+    here::store(config, Need::Any).await?.close().await?;
     let after = SqliteStore::schema(path)?;
     let (from, to) = (before.found, after.found.unwrap_or(after.known));
     if asked.json {
@@ -95,7 +107,7 @@ async fn migrate(config: &Config, asked: &Migrate, output: Output) -> Result<Exi
 
 /// A facade on the store that does nothing by itself, and what to close afterwards.
 pub(super) async fn attach(config: &Config) -> Result<(Tenure, Arc<dyn tenure::store::Store>), Failure> {
-    let store = here::store(config, Need::Existing)?;
+    let store = here::store(config, Need::Existing).await?;
     let tenure = Tenure::attach(Arc::clone(&store), config.settings()).await?;
     Ok((tenure, store))
 }

@@ -5,9 +5,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+use super::values::Secret;
+
 /// The stores that can be named, each with whether this build has it.
-const STORES: [(&str, bool); 5] =
-    [("memory", true), ("sqlite", true), ("postgres", false), ("redis", false), ("mongodb", false)];
+const STORES: [(&str, bool); 5] = [
+    ("memory", true),
+    ("sqlite", true),
+    ("postgres", cfg!(feature = "postgres")),
+    ("redis", cfg!(feature = "redis")),
+    ("mongodb", false),
+];
 
 /// Which store keeps the records.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
@@ -17,6 +25,12 @@ pub(crate) enum StoreUrl {
     Memory,
     /// In this file.
     Sqlite(PathBuf),
+    /// In a PostgreSQL server.
+    #[cfg(feature = "postgres")]
+    Postgres(Secret),
+    /// In a Redis server.
+    #[cfg(feature = "redis")]
+    Redis(Secret),
 }
 
 impl FromStr for StoreUrl {
@@ -38,6 +52,17 @@ impl FromStr for StoreUrl {
                     without_secret(url)
                 )
             }),
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => match tenure::store::PostgresOptions::parse(url) {
+                Ok(_) => Ok(Self::Postgres(Secret::new(url))),
+                Err(_) => Err("\"postgres://user:password@host:port/database?schema=name\" without TLS, \
+                     found another form"
+                    .to_owned()),
+            },
+            #[cfg(feature = "redis")]
+            "redis" if rest.starts_with("//") && rest.len() > 2 => Ok(Self::Redis(Secret::new(url))),
+            #[cfg(feature = "redis")]
+            "redis" => Err("\"redis://user:password@host:port/0\", found another form".to_owned()),
             _ => Err(absent(scheme, url)),
         }
     }
@@ -63,7 +88,15 @@ fn absent(scheme: &str, url: &str) -> String {
         name => name,
     };
     if STORES.iter().any(|(known, _)| *known == name) {
-        return format!("one of the stores that this build has: {here}; it was built without {name}");
+        let why = match (name, scheme) {
+            ("mongodb", _) => "mongodb is not built in".to_owned(),
+            (_, "rediss") if cfg!(feature = "redis") => {
+                "\"rediss://\" needs TLS, which is not built in; use \"redis://\" within a network that you trust"
+                    .to_owned()
+            }
+            _ => format!("it was built without the feature \"{name}\""),
+        };
+        return format!("one of the stores that this build has: {here}; {why}");
     }
     format!("one of the stores that this build has: {here}; found {:?}", without_secret(url))
 }
@@ -74,6 +107,18 @@ fn without_secret(url: &str) -> String {
         (Some(scheme), Some(at)) if scheme + 3 <= at => format!("{}***{}", &url[..scheme + 3], &url[at..]),
         _ => url.to_owned(),
     }
+}
+
+/// The URL of a server without its secrets: of the query, only the schema is shown.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+fn masked(url: &str) -> String {
+    let shown = without_secret(url);
+    let Some((address, query)) = shown.split_once('?') else { return shown };
+    let parts = query.split('&').map(|part| match part.split_once('=') {
+        Some((name, _)) if name != "schema" => format!("{name}=***"),
+        _ => part.to_owned(),
+    });
+    format!("{address}?{}", parts.collect::<Vec<_>>().join("&"))
 }
 
 impl TryFrom<String> for StoreUrl {
@@ -89,6 +134,10 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::Memory => f.write_str("memory:"),
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => f.write_str(&masked(url.reveal())),
+            #[cfg(feature = "redis")]
+            Self::Redis(url) => f.write_str(&masked(url.reveal())),
         }
     }
 }
@@ -111,8 +160,10 @@ pub(crate) fn by_known_names(
     Some(match (given.as_str(), address) {
         ("memory", _) => (kind, Ok(StoreUrl::Memory)),
         ("sql" | "sqlite" | "redis" | "mongodb", Some((name, url))) => (name, url.parse()),
-        ("sql" | "sqlite", None) => (url, Err(format!("the store's URL, because {kind} is {given:?}"))),
-        ("redis" | "mongodb", None) => (kind, Err(absent(&given, &given))),
+        ("sql" | "sqlite" | "redis", None) => {
+            (url, Err(format!("the store's URL, because {kind} is {given:?}")))
+        }
+        ("mongodb", None) => (kind, Err(absent(&given, &given))),
         _ => (kind, Err(format!("\"memory\", \"sql\", \"redis\" or \"mongodb\", found {given:?}"))),
     })
 }
@@ -188,13 +239,19 @@ mod tests {
 
     #[test]
     fn a_store_that_is_not_built_in_is_named_and_its_password_is_not() {
-        for url in ["postgres://u:hunter2@h/d", "postgresql://u:hunter2@h/d"] {
-            assert_eq!(
-                store(url),
-                Err("one of the stores that this build has: memory, sqlite; it was built without postgres"
-                    .to_owned())
-            );
+        for (url, is_here) in [
+            ("postgres://u:hunter2@h/d?schema=s&password=hunter2", cfg!(feature = "postgres")),
+            ("postgresql://u:hunter2@h/d", cfg!(feature = "postgres")),
+            ("redis://u:hunter2@h:1/0", cfg!(feature = "redis")),
+            ("mongodb://u:hunter2@h/d", false),
+        ] {
+            let shown = store(url);
+            assert_eq!(shown.is_ok(), is_here, "{shown:?}");
+            let shown = shown.unwrap_or_else(|why| why);
+            assert!(!shown.contains("hunter2"), "{shown}");
+            assert!(is_here || shown.contains("built"), "{shown}");
         }
+        assert!(!store("postgres://u:hunter2@h:x/d").unwrap_err().contains("hunter2"));
         assert!(!store("oracle://u:hunter2@h/d").unwrap_err().contains("hunter2"));
     }
 

@@ -20,9 +20,15 @@ const TOLD: usize = 5;
 const SKEW: Duration = Duration::from_secs(2);
 
 pub(super) async fn look(config: &Config, found: &mut Vec<Finding>) {
-    let StoreUrl::Sqlite(path) = &config.store.url else {
-        let finding = Finding::warn("store", "it is kept in memory: nothing survives the end of the server");
-        return found.push(finding.hint("name one that is kept: `store.url = \"sqlite:.tenure/tenure.db\"`"));
+    let path = match &config.store.url {
+        StoreUrl::Memory => {
+            let message = "it is kept in memory: nothing survives the end of the server";
+            let hint = "name one that is kept: `store.url = \"sqlite:.tenure/tenure.db\"`";
+            return found.push(Finding::warn("store", message).hint(hint));
+        }
+        StoreUrl::Sqlite(path) => path,
+        #[cfg(any(feature = "postgres", feature = "redis"))]
+        _ => return open(config, found).await,
     };
     if !path.exists() {
         let message = format!("there is none at \"{}\" yet", path.display());
@@ -65,7 +71,7 @@ fn schema(path: &Path, found: &mut Vec<Finding>) -> bool {
 }
 
 async fn open(config: &Config, found: &mut Vec<Finding>) {
-    let store = match here::store(config, Need::Existing) {
+    let store = match here::store(config, Need::Existing).await {
         Ok(store) => store,
         Err(failure) => return found.push(Finding::failed("store", failure)),
     };

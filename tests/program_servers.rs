@@ -1,0 +1,115 @@
+//! Two hosts on one store in a server: the real binary, each host an OS process of its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+#[path = "program/kit.rs"]
+mod kit;
+#[path = "support/servers/redis.rs"]
+mod redis_server;
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+#[path = "support/servers.rs"]
+mod servers;
+
+use kit::{Place, Server, until};
+
+/// Each host executes one run at once, so that two that run are one of each.
+const CONFIG: &str = r#"
+[agents.held]
+kind = "command"
+stop_grace_seconds = 0.1
+command = ["sleep", "600"]
+[agents.quick]
+kind = "command"
+command = ["echo", "done"]
+[tasks.held]
+query = "q"
+agent_id = "held"
+overlap_policy = "allow_parallel"
+[tasks.tick]
+query = "q"
+agent_id = "quick"
+enabled = false
+schedule = { type = "interval", seconds = 1 }
+[worker]
+concurrency = 1
+[workspace]
+shared = true
+"#;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let trials = [trial("postgres", postgres, &arguments), trial("redis", redis, &arguments)];
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
+}
+
+/// A store of its own in the server of this process.
+fn postgres() -> Result<String, String> {
+    let url = servers::postgres().clone()?;
+    let joined = if url.contains('?') { '&' } else { '?' };
+    Ok(format!("{url}{joined}schema=program_{}", std::process::id()))
+}
+
+fn redis() -> Result<String, String> {
+    redis_server::redis().clone()
+}
+
+fn trial(server: &'static str, url: fn() -> Result<String, String>, arguments: &Arguments) -> Trial {
+    let name = format!("{server}::two_hosts_of_one_store_share_the_work");
+    let missing = !arguments.list && url().is_err();
+    Trial::test(name, move || {
+        share(&url().map_err(Failed::from)?);
+        Ok(())
+    })
+    .with_ignored_flag(missing && !servers::is_required(server))
+}
+
+fn share(url: &str) {
+    let place = Place::with(CONFIG);
+    let store = ["--store", url];
+    let (one, other) = (place.serve(&store), place.serve(&store));
+    one_run_each_and_a_cancel_reaches_both(&one, &other);
+    every_occurrence_has_one_run(&one, &other);
+    for args in [["store", "check"], ["store", "migrate"], ["store", "prune"]] {
+        let done = place.tenure(&[&args[..], &store[..]].concat());
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+    }
+    let doctor = place.tenure(&["doctor", "--store", url]);
+    assert!(doctor.out.contains("answers"), "{doctor:?}");
+    assert!(doctor.out.contains("counters, lanes and places are as the runs say"), "{doctor:?}");
+}
+
+/// All are asked of one host, and cancelled through it.
+fn one_run_each_and_a_cancel_reaches_both(one: &Server, other: &Server) {
+    let runs = [one.run("held"), one.run("held")];
+    for run_id in &runs {
+        other.until(run_id, "running");
+    }
+    for run_id in &runs {
+        let answer = one.post(&format!("/background/runs/{run_id}/cancel"), "{}");
+        assert!(answer.status < 300, "{answer:?}");
+    }
+    for run_id in &runs {
+        assert_eq!(other.until(run_id, "cancelled")["attempt"], 1);
+    }
+}
+
+fn every_occurrence_has_one_run(one: &Server, other: &Server) {
+    let resumed = other.post("/background/tasks/tick/resume", "{}");
+    assert!(resumed.status < 300, "{resumed:?}");
+    let completed = |server: &Server| {
+        let found = server.get("/background/runs?task_id=tick&status=completed").body;
+        found["runs"].as_array().unwrap().clone()
+    };
+    until("three have run", || completed(one).len() >= 3);
+    let paused = one.post("/background/tasks/tick/pause", "{}");
+    assert!(paused.status < 300, "{paused:?}");
+    let runs = one.get("/background/runs?task_id=tick").body["runs"].as_array().unwrap().clone();
+    let occurrences: BTreeSet<&str> = runs.iter().map(|run| run["occurrence_id"].as_str().unwrap()).collect();
+    assert_eq!(occurrences.len(), runs.len(), "{runs:?}");
+    assert!(completed(other).iter().all(|run| run["attempt"] == 1));
+}

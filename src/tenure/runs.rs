@@ -39,7 +39,7 @@ impl RunRequest {
         // The seed is fixed: the digest is stored, and compared by other starts of the program.
         let mut hasher = foldhash::fast::FixedState::with_seed(0x7465_6e75).build_hasher();
         hasher.write(self.query.as_deref().unwrap_or_default().as_bytes());
-        hasher.write_u8(u8::from(self.query.is_some()));
+        hasher.write_u8(u8::from(self.query.is_some()) | u8::from(self.override_pause) << 1);
         hasher.finish()
     }
 }

@@ -100,8 +100,9 @@ pub struct CommandAgent {
 /// | answers more than a result may have; more than 4 MiB that are not streamed | fails, class `output_too_large` |
 /// | the key is not in the environment | fails, class `configuration` |
 ///
-/// A retry policy that says nothing else tries again `timeout` and what is within `exception`. `Retry-After` counts up to
-/// 86,400 s, whatever it says, and wins over the policy's `max_delay_seconds`; the deadline of the run wins over both.
+/// A retry policy that says nothing else tries again `timeout` and what is within `exception`. `Retry-After` counts up
+/// to 86,400 s, whatever it says, and wins over the policy's `max_delay_seconds`; the deadline of the run wins over
+/// both.
 ///
 /// A key that the endpoint repeats is kept nowhere: `***` stands for it in errors and, if it has at least 8 bytes, in
 /// results.
@@ -129,8 +130,9 @@ pub struct ChatAgent {
 /// over, and the run does not wait for it. An answer in JSON with `awaiting_approval` asks a person; one that cannot be
 /// read fails, class `invalid_response`.
 ///
-/// JSON has at most 16 MiB; other answers go to `output.md` as they come, up to the limit of a result. Values of headers
-/// that are repeated are masked like the key of a chat agent.
+/// JSON has at most 16 MiB; other answers go to `output.md` as they come, up to the limit of a result. A body that
+/// stops coming for 5 minutes fails, class `timeout`. Values of headers that are repeated are masked like the key of a
+/// chat agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpAgent {

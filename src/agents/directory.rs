@@ -7,8 +7,8 @@
 //! 2. What was answered as made or removed is stored. Other hosts on the store hear of it by its hints, or within
 //!    the poll bound where it has none.
 //! 3. Programs come from the file alone: no `command` is taken from a request, nor from the store.
-//! 4. An agent that was made over HTTP is given no variable of the environment but those that this host allows: it would
-//!    send its value to whom it likes. One that names others is not registered.
+//! 4. An agent that was made over HTTP is given no variable of the environment but those that this host allows: it
+//!    would send its value to whom it likes. One that names others is not registered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

@@ -85,7 +85,8 @@ async fn a_secret_in_an_answer_that_is_streamed_is_masked_across_its_parts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_in_an_answer_of_a_receiver_is_masked_in_every_form() {
-    let cases: [(&str, fn(&str) -> String, &str); 4] = [
+    type Case = (&'static str, fn(&str) -> String, &'static str);
+    let cases: [Case; 4] = [
         ("text/plain", |secret| format!("<{secret}>"), "<***>"),
         ("application/json", |secret| json!({ "output": secret }).to_string(), "***"),
         (

@@ -146,8 +146,10 @@ impl Tenure {
     /// Answers a run that waits for a person; it is queued again, and its next attempt receives the answer.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::WrongState`] when it does not wait for a person.
+    /// [`Error::NotFound`]; [`Error::WrongState`] when it does not wait for a person; [`Error::Invalid`] for an answer
+    /// of more than [`Approval::MOST_DATA_BYTES`](crate::model::Approval::MOST_DATA_BYTES).
     pub async fn resume_run(&self, run_id: &RunId, answer: ApprovalAnswer) -> Result<Run, Error> {
+        rules::check_answer(&answer)?;
         self.decide(&format!("run \"{run_id}\""), |moment: Moment| {
             let answer = answer.clone();
             async move {

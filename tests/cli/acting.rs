@@ -378,7 +378,7 @@ fn agents_are_made_only_where_that_is_allowed() {
         --system 'Be brief.'";
     let refused = place.run(&crate::program::words(line));
     assert_eq!(refused.code(), 8, "{}", refused.err);
-    place.write("tenure.toml", &format!("{CONFIG}\n[server]\nallow_agents = true\n"));
+    place.write("tenure.toml", &format!("{CONFIG}\n[server]\nallow_agents = true\nagent_env = [\"KEY\"]\n"));
     place.run(&["store", "migrate"]).well();
     insta::assert_snapshot!(place.told_all(&[
         line,

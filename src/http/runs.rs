@@ -17,7 +17,9 @@ use super::query::{self, Words, flag, instant, text, word};
 use super::stream::closed;
 use super::{Api, answer, schemas};
 use crate::error::Error;
-use crate::model::{AgentId, ApprovalAnswer, CancelMode, Run, RunId, RunStatus, Seconds, TaskId, Trigger};
+use crate::model::{
+    AgentId, ApprovalAnswer, CancelMode, Run, RunId, RunStatus, Seconds, TaskId, Timestamp, Trigger,
+};
 use crate::rules::CancelRequest;
 use crate::store::RunFilter;
 use crate::tenure::RunRequest;
@@ -45,8 +47,9 @@ struct Runs {
 
 /// Runs, the newest first
 ///
-/// What is on one page is on no other, whatever is added meanwhile. `total` is exact up to 10,000; beyond that it may
-/// be a lower bound, and `total_estimated` says so.
+/// What is on one page is on no other, whatever is added meanwhile. For one page a bounded number of runs is looked at:
+/// it may have fewer than asked for, also none, though there are more, as long as there is a `next_cursor`. `total` may
+/// be a lower bound where it is large or takes long to count, and `total_estimated` says so.
 #[utoipa::path(get, path = "/background/runs", tag = "runs", operation_id = "list_runs",
     params(schemas::RunQuery, schemas::PageQuery),
     responses((status = 200, body = schemas::Runs)))]
@@ -75,10 +78,16 @@ fn filter(words: &mut Words) -> RunFilter {
         trigger: words.one("trigger_type", word::<Trigger>),
         created_after: words.one("created_after", instant),
         created_before: words.one("created_before", instant),
-        text: words.one("text", |text| match text.len() {
-            1..=MOST_TEXT_BYTES => Ok(text.to_owned()),
-            bytes => Err(format!("1 to {MOST_TEXT_BYTES} bytes, found {bytes}")),
-        }),
+        text: words.one("text", looked_for),
+        // What hosts execute themselves is listed by the name of its task alone.
+        owned: None,
+    }
+}
+
+fn looked_for(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=MOST_TEXT_BYTES => Ok(text.to_owned()),
+        bytes => Err(format!("1 to {MOST_TEXT_BYTES} bytes, found {bytes}")),
     }
 }
 
@@ -155,15 +164,72 @@ pub(super) async fn cancel(
 ) -> Answer {
     query::nothing(&parts)?;
     let Cancelling { mode, reason } = given.read()?;
+    let run = api.tenure().cancel_run(&run_id, &request(mode, reason)?).await?;
+    answer::ok(&RunView::from(&run))
+}
+
+fn request(mode: CancelMode, reason: Option<String>) -> Result<CancelRequest, Problem> {
     let reason = reason.unwrap_or_else(|| "asked for".to_owned());
     if reason.len() > MOST_REASON_BYTES {
         let found = reason.len();
         return Err(Problem::field("reason", format!("at most {MOST_REASON_BYTES} bytes, found {found}")));
     }
-    let request =
-        CancelRequest { mode, reason: reason.into(), requested_by: "http".into(), force_after: None };
-    let run = api.tenure().cancel_run(&run_id, &request).await?;
-    answer::ok(&RunView::from(&run))
+    Ok(CancelRequest { mode, reason: reason.into(), requested_by: "http".into(), force_after: None })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CancellingMany {
+    task_id: Option<TaskId>,
+    agent_id: Option<AgentId>,
+    session_id: Option<Arc<str>>,
+    status: Vec<RunStatus>,
+    trigger_type: Option<Trigger>,
+    created_after: Option<Timestamp>,
+    created_before: Option<Timestamp>,
+    text: Option<String>,
+    mode: CancelMode,
+    reason: Option<String>,
+}
+
+impl CancellingMany {
+    /// Which runs, and how: something has to say which.
+    fn read(self) -> Result<(RunFilter, CancelRequest), Problem> {
+        if let Some(Err(expected)) = self.text.as_deref().map(looked_for) {
+            return Err(Problem::field("text", expected));
+        }
+        let filter = RunFilter {
+            task_id: self.task_id,
+            agent_id: self.agent_id,
+            session_id: self.session_id,
+            statuses: self.status,
+            trigger: self.trigger_type,
+            created_after: self.created_after,
+            created_before: self.created_before,
+            text: self.text,
+            owned: None,
+        };
+        if filter == RunFilter::default() {
+            let expected = "at least one of task_id, agent_id, session_id, status, trigger_type, created_after, \
+                            created_before, text, to say which runs";
+            return Err(Problem::field("body", expected));
+        }
+        Ok((filter, request(self.mode, self.reason)?))
+    }
+}
+
+/// Cancels every run that matches and has not ended
+///
+/// The filters are those of the list of runs; at least one is needed. Those that wait end at once; the owners of those
+/// that execute are asked to stop, or, by force, lose their authority at once. After a failure some may have been
+/// cancelled: asking again cancels the rest.
+#[utoipa::path(post, path = "/background/runs/cancel", tag = "runs", operation_id = "cancel_runs",
+    request_body = schemas::CancellingMany,
+    responses((status = 200, description = "how many runs it met", body = schemas::Cancelled)))]
+pub(super) async fn cancel_many(State(api): State<Api>, parts: Parts, given: Given) -> Answer {
+    query::nothing(&parts)?;
+    let (filter, request) = given.read::<CancellingMany>()?.read()?;
+    answer::ok(&api.tenure().cancel_runs(filter, &request).await?)
 }
 
 #[derive(Deserialize)]

@@ -271,7 +271,14 @@ fn runs_are_cancelled_by_what_they_have_in_common() {
     assert!(told.err.contains("3 runs were cancelled"), "{}", told.err);
     let left = place.run(&["runs", "list", "--json", "--status", "queued"]).well().json();
     assert_eq!(left["total"], 3);
-    place.run(&["runs", "cancel", "--status", "queued,running", "-q"]).well();
+    let quiet = place.run(&["runs", "cancel", "--status", "queued,running", "--agent", "echo", "-q"]).well();
+    assert_eq!(quiet.out, "");
+    let again = place.run(&["runs", "cancel", "--agent", "echo", "--json"]).well().json();
+    assert_eq!(again, serde_json::json!({ "ended": 0, "requested": 0 }));
+    let of_one = place.run(&["events", "--task", "b", "--limit", "2", "--json"]).well().out;
+    let of_one: Vec<Value> = of_one.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(of_one.len(), 2);
+    assert!(of_one.iter().all(|event| event["task_id"] == "b"), "{of_one:?}");
     let all = place.run(&["runs", "list", "--json", "--status", "cancelled"]).well().json();
     assert_eq!(all["total"], 6);
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::Problems;
 use super::{Schedule, Seconds, Timestamp};
-use crate::model::{Cron, DstFold, DstGap, Invalid, MisfirePolicy, Timing};
+use crate::model::{Cron, CronError, DstFold, DstGap, Invalid, MisfirePolicy, Timing};
 
 const MOST_CATCH_UP: u32 = 1000;
 const MOST_ZONE_BYTES: usize = 100;
@@ -135,8 +135,8 @@ impl ScheduleFields {
             Kind::Cron => {
                 let expression =
                     problems.need("schedule.expression", self.expression.clone(), "a cron expression")?;
-                if let Err(error) = Cron::parse(&expression) {
-                    problems.expect(false, "schedule.expression", error.to_string());
+                if let Err(CronError { column, expected }) = Cron::parse(&expression) {
+                    problems.expect(false, "schedule.expression", format!("{expected} (at column {column})"));
                 }
                 Some(Timing::Cron { expression })
             }

@@ -73,7 +73,7 @@ impl Events {
     fn ask(&self) -> Ask {
         match &self.run {
             Some(run_id) => Ask::get(["runs", run_id.as_str(), "events"]),
-            None => Ask::get(["events"]),
+            None => Ask::get(["events"]).queries("task_id", &self.task),
         }
     }
 
@@ -85,12 +85,6 @@ impl Events {
     /// Whether it begins at a place, and not as far from the end as is wanted.
     const fn is_from_a_place(&self) -> bool {
         self.after.is_some() || self.run.is_some()
-    }
-
-    /// Whether it is of the task that is asked for.
-    fn wants(&self, event: &Value) -> bool {
-        let Some(task_id) = &self.task else { return true };
-        event.get("task_id").and_then(Value::as_str) == Some(task_id.as_str())
     }
 }
 
@@ -177,7 +171,7 @@ async fn numbers(session: &Session, mut after: u64, most: usize) -> Result<VecDe
     }
 }
 
-/// Looks through all events for those of a task: there is no other way to those of its runs.
+/// Page after page of those of a task: the server looks through a bounded number of events for each.
 async fn of_task(session: &Session, asked: &Events) -> Result<Exit, Failure> {
     let most = asked.newest();
     let mut found: VecDeque<Value> = VecDeque::new();
@@ -188,7 +182,7 @@ async fn of_task(session: &Session, asked: &Events) -> Result<Exit, Failure> {
         let more = page.get("more") == Some(&Value::Bool(true));
         let events =
             page.get_mut("events").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
-        found.extend(events.into_iter().filter(|event| asked.wants(event)));
+        found.extend(events);
         if asked.after.is_some() && found.len() >= most {
             found.truncate(most);
             break;
@@ -233,9 +227,6 @@ async fn follow(session: &Session, asked: &Events) -> Result<Exit, Failure> {
             continue;
         }
         last = message.id.clone().or(last);
-        if !asked.wants(&event) {
-            continue;
-        }
         // One event a line, as it came.
         if session.json {
             session.output.line(message.data.replace('\n', " "))?

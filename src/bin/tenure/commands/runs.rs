@@ -229,6 +229,24 @@ impl Filter {
             .queries("session_id", &self.session)
             .queries("status", &self.status)
     }
+
+    /// Adds what is asked for to a body.
+    fn body(&self, mut body: Value) -> Value {
+        let names = [
+            ("task_id", self.task.as_ref().map(TaskId::as_str)),
+            ("agent_id", self.agent.as_ref().map(AgentId::as_str)),
+            ("session_id", self.session.as_deref()),
+        ];
+        for (name, value) in names {
+            if let Some(value) = value {
+                body[name] = value.into();
+            }
+        }
+        if !self.status.is_empty() {
+            body["status"] = json!(self.status);
+        }
+        body
+    }
 }
 
 async fn list_runs(session: &Session, asked: &ListRuns) -> Result<Exit, Failure> {
@@ -319,7 +337,8 @@ async fn cancel(session: &Session, asked: &CancelRuns) -> Result<Exit, Failure> 
     if !asked.run_ids.is_empty() {
         for run_id in &asked.run_ids {
             let run_id = whole(session, run_id).await?;
-            let answer = session.client.ask(cancel_ask(asked, &run_id)).await?;
+            let ask = Ask::post(["runs", &run_id, "cancel"]).json(asked.how().to_string());
+            let answer = session.client.ask(ask).await?;
             session.show(&answer, "run_id", run_line)?;
             if status(&answer.value()?).is_some_and(|now| now.is_terminal() && now != RunStatus::Cancelled) {
                 session.tell("it had ended already: nothing was changed");
@@ -327,71 +346,41 @@ async fn cancel(session: &Session, asked: &CancelRuns) -> Result<Exit, Failure> 
         }
         return Ok(Exit::Ok);
     }
-    let live = RunStatus::ALL.into_iter().filter(|status| !status.is_terminal());
-    let live: Vec<&str> = live.map(RunStatus::as_str).collect();
-    let ask = asked.filter.apply(Ask::get(["runs"]));
-    let ask = if asked.filter.status.is_empty() { ask.queries("status", live) } else { ask };
-    let found = list(session, ask, "runs", &HowMany::ALL).await?;
-    let mut met = Met::default();
-    for run in found.values()? {
-        let Some(run_id) = run.get("run_id").and_then(Value::as_str) else { continue };
-        match session.client.ask(cancel_ask(asked, run_id)).await {
-            Ok(answer) => {
-                session.show(&answer, "run_id", run_line)?;
-                met.count(&run, &answer.value()?);
-            }
-            // It was pruned meanwhile: it had ended.
-            Err(failure) if failure.exit == Exit::NotFound => continue,
-            Err(failure) => return Err(failure.hint(format!("before that: {met}; ask again"))),
-        }
+    let body = asked.filter.body(asked.how());
+    let answer = session.client.ask(Ask::post(["runs", "cancel"]).json(body.to_string())).await?;
+    if session.json {
+        session.output.line(answer.body.trim_end())?;
+    } else {
+        let met = answer.value()?;
+        session.tell(what_was_met(&met));
     }
-    session.tell(met);
     Ok(Exit::Ok)
 }
 
-/// What became of runs that were to be cancelled.
-#[derive(Default)]
-struct Met {
-    cancelled: usize,
-    asked: usize,
-    ended: usize,
+/// `1 run was cancelled, 2 runs were asked to stop`.
+fn what_was_met(met: &Value) -> String {
+    let told = [("ended", "cancelled"), ("requested", "asked to stop")].map(|(name, what)| {
+        let n = met[name].as_u64().unwrap_or(0);
+        let (runs, were) = if n == 1 { ("run", "was") } else { ("runs", "were") };
+        (n > 0).then(|| format!("{n} {runs} {were} {what}"))
+    });
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if told.is_empty() {
+        "nothing was cancelled: no run matches that has not ended".to_owned()
+    } else {
+        told.join(", ")
+    }
 }
 
-impl Met {
-    fn count(&mut self, before: &Value, now: &Value) {
-        let had_ended = status(before).is_some_and(RunStatus::is_terminal);
-        match status(now) {
-            Some(RunStatus::Cancelled) if !had_ended => self.cancelled += 1,
-            Some(now) if had_ended || now.is_terminal() => self.ended += 1,
-            _ => self.asked += 1,
+impl CancelRuns {
+    /// How insistently, and why.
+    fn how(&self) -> Value {
+        let mut body = json!({ "mode": if self.force { "force" } else { "cooperative" } });
+        if let Some(reason) = &self.reason {
+            body["reason"] = reason.as_str().into();
         }
+        body
     }
-}
-
-impl std::fmt::Display for Met {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let runs = |n: usize| if n == 1 { "1 run".to_owned() } else { format!("{n} runs") };
-        let was = |n: usize| if n == 1 { "was" } else { "were" };
-        let told: Vec<String> = [
-            (self.cancelled > 0)
-                .then(|| format!("{} {} cancelled", runs(self.cancelled), was(self.cancelled))),
-            (self.asked > 0).then(|| format!("{} {} asked to stop", runs(self.asked), was(self.asked))),
-            (self.ended > 0).then(|| format!("{} had ended already", runs(self.ended))),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        f.write_str(&if told.is_empty() { "no run matched".to_owned() } else { told.join(", ") })
-    }
-}
-
-fn cancel_ask(asked: &CancelRuns, run_id: &str) -> Ask {
-    let mode = if asked.force { "force" } else { "cooperative" };
-    let mut body = json!({ "mode": mode });
-    if let Some(reason) = &asked.reason {
-        body["reason"] = reason.as_str().into();
-    }
-    Ask::post(["runs", run_id, "cancel"]).json(body.to_string())
 }
 
 async fn retry(session: &Session, asked: &RetryRun) -> Result<Exit, Failure> {

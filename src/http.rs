@@ -49,6 +49,7 @@ mod status;
 mod stream;
 mod tasks;
 mod text;
+mod wording;
 
 pub use openapi::openapi;
 pub use options::{HttpOptions, Token};

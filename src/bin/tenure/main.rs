@@ -49,7 +49,10 @@ fn usage(said: &clap::Error) -> ExitCode {
 
 fn execute(command: Command, global: &Global, output: Output) -> Result<Exit, Failure> {
     let asked = match command {
-        Command::Config(args) => return config::show(&args, global, output),
+        Command::Config(args) => {
+            commands::warn_of_variables(output);
+            return config::show(&args, global, output);
+        }
         Command::Progress(args) => return on_runtime(progress::tell(args)),
         Command::Run(args) => return on_runtime(run::run(args, global, output)),
         Command::Serve(args) => {

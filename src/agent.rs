@@ -51,9 +51,10 @@ pub enum Answer {
     Written(WrittenResult),
     /// A question: the run waits until a person has answered, and is then attempted again.
     AwaitingApproval {
-        /// The question.
+        /// The question; of at most [`Approval::MOST_QUESTION_BYTES`](crate::model::Approval::MOST_QUESTION_BYTES).
         question: Arc<str>,
-        /// What belongs to it.
+        /// What belongs to it; of at most [`Approval::MOST_DATA_BYTES`](crate::model::Approval::MOST_DATA_BYTES). Its
+        /// numbers are those of [`Value`]: what needs more digits is written as a text.
         data: Value,
     },
 }

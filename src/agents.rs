@@ -11,6 +11,7 @@ mod check;
 mod command;
 mod definition;
 mod directory;
+mod mask;
 mod output;
 pub mod progress;
 mod remote;

@@ -15,7 +15,7 @@ mod retry;
 mod sweep;
 mod transition;
 
-pub use approval::resume;
+pub use approval::{ask, check_answer, resume};
 pub use attempt::{Outcome, claim, finish, progress, release, start};
 pub use cancel::{Cancel, CancelRequest, cancel};
 pub use change::{Moment, Moved};

@@ -15,8 +15,12 @@ mod definitions;
 mod directory;
 #[path = "agents/endpoint.rs"]
 mod endpoint;
+#[path = "agents/limits.rs"]
+mod limits;
 #[path = "agents/progress.rs"]
 mod progress;
+#[path = "agents/secrets.rs"]
+mod secrets;
 #[path = "agents/trees.rs"]
 mod trees;
 #[path = "agents/webhooks.rs"]

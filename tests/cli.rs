@@ -8,6 +8,8 @@ mod acting;
 mod help;
 #[path = "cli/program.rs"]
 mod program;
+#[path = "cli/told.rs"]
+mod told;
 #[path = "cli/upkeep.rs"]
 mod upkeep;
 #[path = "cli/usage.rs"]

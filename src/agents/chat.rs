@@ -5,15 +5,22 @@ use std::sync::Arc;
 use reqwest::header::AUTHORIZATION;
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::definition::ChatAgent;
-use super::output::Output;
-use super::remote;
+use super::mask::Secrets;
+use super::output::MaskedOutput;
+use super::remote::{self, Patience};
 use super::sse::Events;
 use super::toolbox::Toolbox;
 use crate::agent::{Agent, AgentError, AgentResult};
 use crate::instance::RunContext;
+
+/// The largest answer that is not streamed: it is read as a whole.
+const MOST_WHOLE: usize = 4 * 1024 * 1024;
+/// How much is told of why a model ended its answer.
+const MOST_REASON: usize = 100;
 
 pub(super) struct ChatRunner {
     agent: ChatAgent,
@@ -26,7 +33,7 @@ struct Answered {
     #[serde(default)]
     choices: Vec<Choice>,
     #[serde(default)]
-    error: Option<Value>,
+    error: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +48,11 @@ struct Choice {
 struct Said {
     #[serde(default)]
     content: Option<Content>,
+    /// What it thinks before it answers, under either name. Not kept, but it is no silence.
+    #[serde(default)]
+    reasoning: Option<Box<RawValue>>,
+    #[serde(default)]
+    reasoning_content: Option<Box<RawValue>>,
 }
 
 /// A text, or the parts of one.
@@ -66,6 +78,14 @@ impl Answered {
         }
     }
 
+    /// Whether it has thought about something.
+    fn thinks(&self) -> bool {
+        // Two characters are a text, a list or an object with nothing in it.
+        let says = |thought: &Option<Box<RawValue>>| thought.as_ref().is_some_and(|raw| raw.get().len() > 2);
+        let said = self.choices.first().and_then(|choice| choice.delta.as_ref());
+        said.is_some_and(|said| says(&said.reasoning) || says(&said.reasoning_content))
+    }
+
     fn finish_reason(&self) -> Option<&str> {
         self.choices.first()?.finish_reason.as_deref()
     }
@@ -84,11 +104,6 @@ impl ChatRunner {
         Self { agent, tools }
     }
 
-    /// The key, if the endpoint wants one.
-    fn key(&self) -> Result<Option<String>, AgentError> {
-        self.agent.api_key_env.as_deref().map(remote::secret).transpose()
-    }
-
     fn request(&self, query: &str, key: Option<&str>) -> Result<RequestBuilder, AgentError> {
         let url = format!("{}/chat/completions", self.agent.base_url.trim_end_matches('/'));
         let system = self.agent.system_instruction.as_ref();
@@ -104,39 +119,42 @@ impl ChatRunner {
     }
 
     async fn answer(&self, context: &RunContext) -> AgentResult {
-        let key = self.key()?;
-        let answer = self.answer_with(context, key.as_deref()).await;
-        answer.map_err(|error| remote::masked(error, key.as_slice()))
+        let secrets = Secrets::read(self.agent.api_key_env.iter())?;
+        self.answer_with(context, &secrets).await.map_err(|error| secrets.masked(error))
     }
 
-    async fn answer_with(&self, context: &RunContext, key: Option<&str>) -> AgentResult {
-        let request = self.request(context.query(), key)?;
-        let response = remote::accepted(request.send().await.map_err(remote::connection)?).await?;
-        let mut output = Output::open(context).await?;
+    async fn answer_with(&self, context: &RunContext, secrets: &Secrets) -> AgentResult {
+        let request = self.request(context.query(), secrets.values.first().map(String::as_str))?;
+        let patience = Patience::new();
+        let response = patience.wait(request.send()).await?.map_err(remote::connection)?;
+        let response = remote::accepted(response, secrets).await?;
+        let mut output = MaskedOutput::open(context, &secrets.in_results).await?;
         let streamed = !remote::is_of_type(response.headers(), "application/json");
         let ended = match streamed {
-            true => stream(response, &mut output).await,
-            false => take_whole(response, context, &mut output).await,
+            true => stream(response, &mut output, secrets, patience).await,
+            false => take_whole(response, context, &mut output, secrets).await,
         };
         let reason = match ended {
             Ok(Ended::Whole(reason)) => reason,
-            Ok(Ended::Broken(error)) | Err(error) => return Err(output.fail(error)),
+            Ok(Ended::Broken(error)) | Err(error) => return Err(output.fail(error).await),
         };
         if let Some(reason) = reason.filter(|reason| reason != "stop") {
+            let reason: String = secrets.in_errors.text(&reason).chars().take(MOST_REASON).collect();
             tracing::info!(run = %context.run_id(), reason, "the model ended its answer early");
             output.note(&format!("the model ended its answer early: \"{reason}\"")).await;
         }
-        Ok(output.finish())
+        output.finish().await
     }
 }
 
 async fn take_whole(
     response: Response,
     context: &RunContext,
-    output: &mut Output,
+    output: &mut MaskedOutput<'_>,
+    secrets: &Secrets,
 ) -> Result<Ended, AgentError> {
-    let bytes = remote::whole(response, context.settings().result_limit).await?;
-    let answered = read(&bytes)?;
+    let bytes = remote::whole(response, context.settings().result_limit.min(MOST_WHOLE)).await?;
+    let answered = read(&bytes, secrets)?;
     if answered.choices.is_empty() {
         return Err(remote::no_answer("the endpoint answered no choice"));
     }
@@ -148,11 +166,16 @@ async fn take_whole(
 }
 
 /// Passes on each part when it comes; what came in one piece is written in one.
-async fn stream(mut response: Response, output: &mut Output) -> Result<Ended, AgentError> {
+async fn stream(
+    mut response: Response,
+    output: &mut MaskedOutput<'_>,
+    secrets: &Secrets,
+    mut patience: Patience,
+) -> Result<Ended, AgentError> {
     let mut events = Events::default();
     let mut reason = None;
     loop {
-        let chunk = match response.chunk().await {
+        let chunk = match patience.wait(response.chunk()).await? {
             Ok(Some(chunk)) => chunk,
             Ok(None) if reason.is_some() => return Ok(Ended::Whole(reason)),
             Ok(None) => {
@@ -169,11 +192,15 @@ async fn stream(mut response: Response, output: &mut Output) -> Result<Ended, Ag
                 done = true;
                 break;
             }
-            let answered = read(data.as_bytes())?;
+            let answered = read(data.as_bytes(), secrets)?;
+            if answered.thinks() {
+                patience.heard();
+            }
             text.push_str(&answered.text());
             reason = answered.finish_reason().map(str::to_owned).or(reason);
         }
         if !text.is_empty() {
+            patience.heard();
             output.write(text.as_bytes()).await?;
         }
         if done {
@@ -182,15 +209,16 @@ async fn stream(mut response: Response, output: &mut Output) -> Result<Ended, Ag
     }
 }
 
-fn read(bytes: &[u8]) -> Result<Answered, AgentError> {
-    let answered: Answered = serde_json::from_slice(bytes)
-        .map_err(|error| remote::no_answer(format!("the endpoint answered what is no answer: {error}")))?;
+fn read(bytes: &[u8], secrets: &Secrets) -> Result<Answered, AgentError> {
+    let answered: Answered = serde_json::from_slice(bytes).map_err(|error| {
+        let error = remote::shown(&error.to_string(), secrets);
+        remote::no_answer(format!("the endpoint answered what is no answer: {error}"))
+    })?;
     match &answered.error {
-        None | Some(Value::Null) => Ok(answered),
+        None => Ok(answered),
         Some(error) => {
-            let said = error.get("message").and_then(Value::as_str).or(error.as_str()).unwrap_or("no reason");
-            let said: String = said.chars().take(500).collect();
-            let message = format!("the endpoint answered with an error: {said}");
+            let said = remote::said_in(error.get().as_bytes()).unwrap_or_else(|| "no reason".to_owned());
+            let message = format!("the endpoint answered with an error: {}", remote::shown(&said, secrets));
             Err(AgentError::new("server_error", message).within("exception"))
         }
     }

@@ -91,8 +91,8 @@ impl CommandRunner {
             Err(error) => return Err(output.fail(error)),
         };
         match (failure(status, &log), notes.asked()) {
-            (Some(error), _) => Err(output.fail(error)),
-            (None, Some((question, data))) => {
+            (Some(error), _) | (None, Some(Err(error))) => Err(output.fail(error)),
+            (None, Some(Ok((question, data)))) => {
                 Ok(Answer::AwaitingApproval { question: question.into(), data })
             }
             (None, None) => Ok(output.finish()),
@@ -238,8 +238,11 @@ impl Sink for Log {
 struct Notes<'a> {
     context: &'a RunContext,
     reader: LineReader,
-    asked: Option<(String, Value)>,
+    asked: Option<Asked>,
 }
+
+/// A question, or why one could not be read.
+type Asked = Result<(String, Value), AgentError>;
 
 impl Sink for Notes<'_> {
     async fn take(&mut self, bytes: &[u8]) -> Result<(), AgentError> {
@@ -250,7 +253,7 @@ impl Sink for Notes<'_> {
 
 impl Notes<'_> {
     /// What was asked, once nothing more comes: the last line may have no end.
-    fn asked(mut self) -> Option<(String, Value)> {
+    fn asked(mut self) -> Option<Asked> {
         if let Some(line) = self.reader.end() {
             self.hear(&line);
         }
@@ -260,7 +263,19 @@ impl Notes<'_> {
     fn hear(&mut self, line: &str) {
         match Line::parse(line) {
             Some(Line::Progress { percent, message }) => self.context.progress(percent, message),
-            Some(Line::Asks { question, data }) => self.asked = Some((question, data)),
+            Some(Line::Asks { question, data }) => {
+                // After one that could not be read nobody knows what was meant.
+                if !matches!(self.asked, Some(Err(_))) {
+                    self.asked = Some(Ok((question, data)));
+                }
+            }
+            Some(Line::Unreadable(why)) => {
+                let message = format!(
+                    "a line on descriptor 3 with \"awaiting_approval\" cannot be read: {why}; \
+                     expected {{\"awaiting_approval\": {{\"question\": \"...\"}}}} in one line of at most 64 KiB"
+                );
+                self.asked = Some(Err(AgentError::new("invalid_response", message)));
+            }
             None => tracing::debug!(run = %self.context.run_id(), "a line on descriptor 3 says nothing"),
         }
     }

@@ -46,7 +46,9 @@ pub enum AgentDefinition {
 /// | ends with 75 | fails, class `temporary` within `exception` |
 /// | ends with another number | fails, class `exit_code` within `exception` |
 /// | is ended by a signal | fails, class `signal` within `exception` |
+/// | ends with 0 after it wrote an `awaiting_approval` that cannot be read | fails, class `invalid_response` |
 /// | writes more than the workspace takes | is ended, class `output_too_large` |
+/// | asks with more than 4 KiB, or data of more than 64 KiB | fails, class `output_too_large` |
 /// | is not there; may not be run | fails, class `not_found`; `permission` |
 ///
 /// A retry policy that says nothing else tries again what is within `exception`, and nothing of the others.
@@ -57,12 +59,18 @@ pub enum AgentDefinition {
 /// and holds no NUL; `TENURE_DEADLINE`, when the attempt has to have ended, if it has to; `TENURE_PROGRESS` and
 /// `TENURE_PROGRESS_TOKEN` for `tenure progress`; `TENURE_APPROVAL`, what a person answered, as JSON. Progress may
 /// also be written as lines to file descriptor 3: `40 indexed 400 files`.
+///
+/// When its attempt is over everything that it started is killed, but for a process that left its group and cleared
+/// its environment as well (on other systems than Linux: that left its group). What must not survive at all belongs
+/// into a container, or under a service manager that kills by group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandAgent {
-    /// The program and its arguments. A program with a slash is looked for from the working directory.
+    /// The program and its arguments. A program with a slash is looked for from the working directory. They are shown
+    /// as they are wherever agents are listed, and by the system to who may look at its processes: a secret belongs
+    /// into a variable.
     pub command: Vec<String>,
-    /// Variables of its environment, besides those it inherits.
+    /// Variables of its environment, besides those it inherits. Their values are masked where agents are listed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Where it runs, from where the host does; the folder of its run if nothing is said.
@@ -83,14 +91,21 @@ pub struct CommandAgent {
 /// | 401, 403 | fails, class `authentication` |
 /// | 404 | fails, class `not_found` |
 /// | 408, 504 | fails, class `timeout` |
-/// | 429 | fails, class `rate_limited` within `exception`, not before `Retry-After` |
-/// | 5xx | fails, class `server_error` within `exception`, not before `Retry-After` |
+/// | 429 | fails, class `rate_limited` within `exception`; tried again not before `Retry-After` |
+/// | 5xx | fails, class `server_error` within `exception`; tried again not before `Retry-After` |
 /// | another status | fails, class `invalid_request` |
 /// | cannot be reached, breaks off | fails, class `connection` within `exception` |
 /// | answers what is no answer | fails, class `invalid_response` within `exception` |
+/// | tells nothing of its answer for 5 minutes, whatever else it sends | fails, class `timeout` |
+/// | answers more than a result may have; more than 4 MiB that are not streamed | fails, class `output_too_large` |
 /// | the key is not in the environment | fails, class `configuration` |
 ///
-/// A retry policy that says nothing else tries again `timeout` and what is within `exception`.
+/// A retry policy that says nothing else tries again `timeout` and what is within `exception`. `Retry-After` counts up
+/// to 86,400 s, whatever it says, and wins over the policy's `max_delay_seconds`; the deadline of the run wins over
+/// both.
+///
+/// A key that the endpoint repeats is kept nowhere: `***` stands for it in errors and, if it has at least 8 bytes, in
+/// results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChatAgent {
@@ -112,7 +127,12 @@ pub struct ChatAgent {
 /// one, `deadline`. The headers `Idempotency-Key` (the run and its attempt) and `Tenure-Fence` let a receiver do a
 /// thing once, and refuse what comes late. An answer in JSON with an `output` that is text has that as its result; any
 /// other answer is the result as it is. 204 completes with nothing. 202 completes as well: the receiver has taken it
-/// over, and the run does not wait for it.
+/// over, and the run does not wait for it. An answer in JSON with `awaiting_approval` asks a person; one that cannot be
+/// read fails, class `invalid_response`.
+///
+/// JSON has at most 16 MiB; other answers go to `output.md` as they come, up to the limit of a result. A body that
+/// stops coming for 5 minutes fails, class `timeout`. Values of headers that are repeated are masked like the key of a
+/// chat agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpAgent {
@@ -167,6 +187,21 @@ impl AgentDefinition {
             Self::Command(_) => "command",
             Self::Chat(_) => "chat",
             Self::Http(_) => "http",
+        }
+    }
+
+    /// The variables of the host whose values it sends away, each with its field.
+    pub(super) fn variables(&self) -> Vec<(String, &str)> {
+        match self {
+            Self::Command(_) => Vec::new(),
+            Self::Chat(agent) => {
+                let key = agent.api_key_env.iter();
+                key.map(|name| ("api_key_env".to_owned(), name.as_str())).collect()
+            }
+            Self::Http(agent) => {
+                let headers = agent.headers_env.iter();
+                headers.map(|(header, name)| (format!("headers_env.{header}"), name.as_str())).collect()
+            }
         }
     }
 

@@ -7,6 +7,8 @@
 //! 2. What was answered as made or removed is stored. Other hosts on the store hear of it by its hints, or within
 //!    the poll bound where it has none.
 //! 3. Programs come from the file alone: no `command` is taken from a request, nor from the store.
+//! 4. An agent that was made over HTTP is given no variable of the environment but those that this host allows: it
+//!    would send its value to whom it likes. One that names others is not registered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -58,6 +60,8 @@ struct Shared {
 struct Known {
     file: BTreeMap<AgentId, AgentDefinition>,
     stored: BTreeMap<AgentId, AgentDefinition>,
+    /// The variables that stored agents may name.
+    allowed: BTreeSet<String>,
     /// What lies in the store and cannot be used.
     unusable: BTreeSet<AgentId>,
     /// What the facade was given.
@@ -70,10 +74,23 @@ impl Directory {
     /// # Errors
     /// [`Error::Store`] when the store does not answer.
     pub async fn open(tenure: Tenure) -> Result<Arc<Self>, Error> {
+        Self::open_with(tenure, []).await
+    }
+
+    /// As [`open`](Self::open), where agents that are made over HTTP may name these variables of the environment for
+    /// their secrets.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub async fn open_with(
+        tenure: Tenure,
+        variables: impl IntoIterator<Item = String>,
+    ) -> Result<Arc<Self>, Error> {
         let tools = Arc::new(Toolbox::default());
         let hints = tenure.instance.store.watch();
+        let known = Known { allowed: variables.into_iter().collect(), ..Known::default() };
         let shared =
-            Arc::new(Shared { tenure, tools, known: Mutex::default(), changing: AsyncMutex::default() });
+            Arc::new(Shared { tenure, tools, known: Mutex::new(known), changing: AsyncMutex::default() });
         shared.reload().await?;
         let mut listening = JoinSet::new();
         listening.spawn(listen(Arc::downgrade(&shared), hints, shared.patience()));
@@ -108,11 +125,19 @@ impl Directory {
         Ok(())
     }
 
+    /// Allows agents that are made over HTTP, and those that were, to name these variables and no others.
+    pub fn allow_variables(&self, variables: impl IntoIterator<Item = String>) {
+        let mut known = self.shared.known.lock();
+        known.allowed = variables.into_iter().collect();
+        self.shared.apply(&mut known);
+    }
+
     /// Makes an agent, or makes it anew, and stores it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the definition makes no sense, runs a program, or the agent comes from the file or
-    /// the code of the host; [`Error::Store`]: after an unknown outcome it may have been made.
+    /// [`Error::Invalid`] when the definition makes no sense, runs a program, names a variable that is not allowed, or
+    /// the agent comes from the file or the code of the host; [`Error::Store`]: after an unknown outcome it may have
+    /// been made.
     pub async fn put(&self, agent_id: AgentId, definition: AgentDefinition) -> Result<AgentView, Error> {
         self.store(agent_id, definition, false).await
     }
@@ -194,6 +219,7 @@ impl Directory {
             return Err(no_program().into());
         }
         let shared = &self.shared;
+        shared.known.lock().may_name(&definition)?;
         let _alone = shared.changing.lock().await;
         shared.read_stored().await?;
         let text = definition.to_json();
@@ -215,6 +241,22 @@ impl Drop for Directory {
 }
 
 impl Known {
+    /// Whether an agent that was made over HTTP names allowed variables alone.
+    fn may_name(&self, definition: &AgentDefinition) -> Result<(), Invalid> {
+        let named = definition.variables().into_iter();
+        let refused = named.filter(|(_, name)| !self.allowed.contains(*name));
+        let problems: Vec<Problem> = refused
+            .map(|(field, name)| {
+                let expected = format!(
+                    "a variable that agents made by requests may use; \"{name}\" is not in agent_env of the section \
+                     [server] of this host"
+                );
+                Problem { field, expected }
+            })
+            .collect();
+        if problems.is_empty() { Ok(()) } else { Err(Invalid { problems }) }
+    }
+
     fn view(&self, agent_id: &AgentId, definition: &AgentDefinition) -> AgentView {
         let from_file = self.file.contains_key(agent_id);
         let source = if from_file { AgentSource::File } else { AgentSource::Stored };
@@ -300,6 +342,13 @@ impl Shared {
     /// Registers what is new or changed, and what is gone no longer.
     fn apply(&self, known: &mut Known) {
         let mut wanted = known.stored.clone();
+        wanted.retain(|agent_id, definition| match known.may_name(definition) {
+            Ok(()) => true,
+            Err(invalid) => {
+                tracing::warn!(agent = %agent_id, error = %invalid, "a stored agent may not be used here");
+                false
+            }
+        });
         wanted.extend(known.file.iter().map(|(id, definition)| (id.clone(), definition.clone())));
         for agent_id in known.registered.keys().filter(|id| !wanted.contains_key(id)) {
             self.tenure.unregister_agent(agent_id);

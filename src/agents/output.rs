@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::agent::{AgentError, Answer, WrittenResult};
+use super::mask::{Mask, Rolling};
+use crate::agent::{AgentError, AgentResult, Answer, WrittenResult};
 use crate::instance::{AuthorityError, RunContext};
 use crate::model::Payload;
 use crate::workspace::{GuardedWorkspace, LOGS, OUTPUT_MD, WorkspaceError};
@@ -27,6 +28,58 @@ pub(super) struct Output {
     size: u64,
     limit: u64,
     utf8: Utf8,
+    /// What it is said to be, if it is.
+    media_type: Option<Arc<str>>,
+}
+
+/// The answer of an endpoint: secrets that it repeats are not kept.
+pub(super) struct MaskedOutput<'a> {
+    output: Output,
+    mask: Rolling<'a>,
+}
+
+impl<'a> MaskedOutput<'a> {
+    pub(super) async fn open(context: &RunContext, mask: &'a Mask) -> Result<Self, AgentError> {
+        Ok(Self { output: Output::open(context).await?, mask: mask.rolling() })
+    }
+
+    /// It is of this type, whatever it looks like.
+    pub(super) fn of_type(mut self, media_type: Arc<str>) -> Self {
+        self.output.media_type = Some(media_type);
+        self
+    }
+
+    /// As [`Output::write`].
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), AgentError> {
+        let masked = self.mask.feed(bytes);
+        if masked.is_empty() { Ok(()) } else { self.output.write(&masked).await }
+    }
+
+    /// As [`Output::note`].
+    pub(super) async fn note(&self, text: &str) {
+        self.output.note(&self.mask.text(text)).await;
+    }
+
+    /// All of it as the answer.
+    pub(super) async fn finish(mut self) -> AgentResult {
+        match self.write_rest().await {
+            Ok(()) => Ok(self.output.finish()),
+            Err(error) => Err(self.output.fail(error)),
+        }
+    }
+
+    /// This error, with what was answered so far if it is short.
+    pub(super) async fn fail(mut self, error: AgentError) -> AgentError {
+        if let Err(error) = self.write_rest().await {
+            tracing::debug!(error = %error.error.message, "the end of an answer was not written");
+        }
+        self.output.fail(error)
+    }
+
+    async fn write_rest(&mut self) -> Result<(), AgentError> {
+        let rest = self.mask.end();
+        if rest.is_empty() { Ok(()) } else { self.output.write(&rest).await }
+    }
 }
 
 impl Output {
@@ -54,6 +107,7 @@ impl Output {
             size: 0,
             limit,
             utf8: Utf8::default(),
+            media_type: None,
         })
     }
 
@@ -97,7 +151,7 @@ impl Output {
         match self.whole() {
             Some(payload) => Answer::Done(payload),
             None => {
-                let media_type = self.utf8.media_type();
+                let media_type = self.media_type();
                 let head = Payload { media_type: Arc::clone(&media_type), bytes: self.head.into() };
                 let (size, preview) = (self.size, head.preview().into());
                 Answer::Written(WrittenResult { media_type, size, path: OUTPUT_MD.into(), preview })
@@ -113,10 +167,14 @@ impl Output {
         }
     }
 
+    fn media_type(&self) -> Arc<str> {
+        self.media_type.clone().unwrap_or_else(|| self.utf8.media_type())
+    }
+
     /// All of it, if it is kept in memory.
     fn whole(&mut self) -> Option<Payload> {
         let in_memory = self.workspace.is_none() || self.size <= self.inline as u64;
-        let media_type = self.utf8.media_type();
+        let media_type = self.media_type();
         in_memory.then(|| Payload { media_type, bytes: std::mem::take(&mut self.head).into() })
     }
 }

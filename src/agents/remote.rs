@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
 
+use super::mask::Secrets;
 use crate::agent::AgentError;
 use crate::clock::{Clock, SystemClock};
 use crate::model::Seconds;
@@ -12,6 +14,10 @@ use crate::model::Seconds;
 /// How much of an answer that tells of an error is read, and how much of it is shown.
 const MOST_READ: usize = 16 * 1024;
 const MOST_SHOWN: usize = 500;
+/// How long the answer that tells of an error is read.
+const ERROR_PATIENCE: Duration = Duration::from_secs(30);
+/// How long an endpoint may tell nothing of an answer.
+const IDLE: Duration = Duration::from_secs(300);
 /// The longest that an endpoint can ask to wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
@@ -42,16 +48,6 @@ pub(super) fn secret_header(before: &str, secret: &str) -> Result<HeaderValue, A
         .map_err(|_| AgentError::new("configuration", "a secret cannot be the value of a header"))?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// The error with none of these secrets in it, should an endpoint have repeated what it was sent.
-pub(super) fn masked(mut error: AgentError, secrets: &[String]) -> AgentError {
-    for secret in secrets {
-        if error.error.message.contains(secret.as_str()) {
-            error.error.message = error.error.message.replace(secret.as_str(), "***").into();
-        }
-    }
-    error
 }
 
 /// The name of a header that was checked when the definition was.
@@ -87,14 +83,14 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// The answer if its status is one of success.
-pub(super) async fn accepted(response: Response) -> Result<Response, AgentError> {
+pub(super) async fn accepted(response: Response, secrets: &Secrets) -> Result<Response, AgentError> {
     let status = response.status();
     if status.is_success() {
         return Ok(response);
     }
     let wait = wait_of(response.headers());
     let location = response.headers().get("location").and_then(|to| to.to_str().ok()).map(host_of);
-    let said = beginning(response).await;
+    let said = beginning(response, secrets).await;
     let mut message = format!("the endpoint answered {status}");
     if let Some(to) = location.filter(|_| status.is_redirection()) {
         message.push_str(&format!(", a redirect to \"{to}\": redirects are not followed, correct the URL"));
@@ -128,21 +124,36 @@ fn host_of(location: &str) -> String {
     }
 }
 
-/// The beginning of an answer that tells of an error, in one line.
-async fn beginning(mut response: Response) -> String {
-    let mut bytes = Vec::new();
-    while bytes.len() < MOST_READ
-        && let Ok(Some(chunk)) = response.chunk().await
+/// The beginning of an answer that tells of an error, in one line. Secrets are masked before anything is cut: a part
+/// of one would not be found.
+async fn beginning(mut response: Response, secrets: &Secrets) -> String {
+    let until = Instant::now() + ERROR_PATIENCE;
+    let mut mask = secrets.in_errors.rolling();
+    let (mut bytes, mut read) = (Vec::new(), 0);
+    while read < MOST_READ
+        && let Ok(Ok(Some(chunk))) = timeout_at(until, response.chunk()).await
     {
-        bytes.extend_from_slice(&chunk[..chunk.len().min(MOST_READ - bytes.len())]);
+        let chunk = &chunk[..chunk.len().min(MOST_READ - read)];
+        read += chunk.len();
+        bytes.extend(mask.feed(chunk));
     }
+    bytes.extend(mask.end());
     let said = said_in(&bytes).unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
+    shown(&said, secrets)
+}
+
+/// As much as is shown of what an endpoint said, in one line and without secrets.
+pub(super) fn shown(said: &str, secrets: &Secrets) -> String {
+    let said = secrets.in_errors.text(said);
     let words: Vec<&str> = said.split_whitespace().collect();
     words.join(" ").chars().take(MOST_SHOWN).collect()
 }
 
 /// The message of an error in JSON, as endpoints write it.
-fn said_in(bytes: &[u8]) -> Option<String> {
+pub(super) fn said_in(bytes: &[u8]) -> Option<String> {
+    if bytes.len() > MOST_READ {
+        return None;
+    }
     let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     let error = value.get("error").unwrap_or(&value);
     let said =
@@ -150,26 +161,68 @@ fn said_in(bytes: &[u8]) -> Option<String> {
     said.map(str::to_owned)
 }
 
-/// How long the endpoint asks to wait: a number of seconds, or an instant.
+/// How long the endpoint asks to wait: a number of seconds, or an instant. What is past all bounds is the longest.
 fn wait_of(headers: &HeaderMap) -> Option<Seconds> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = match text.parse::<u32>() {
-        Ok(seconds) => Duration::from_secs(seconds.into()),
-        Err(_) => {
-            let until = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-            crate::model::Timestamp::from_jiff(until).since(SystemClock.now())
+    let wait = if is_number(text) {
+        text.parse().map_or(LONGEST_WAIT, Duration::from_secs)
+    } else {
+        match jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text) {
+            Ok(until) => crate::model::Timestamp::from_jiff(until).since(SystemClock.now()),
+            Err(_) if is_far_future(text) => LONGEST_WAIT,
+            Err(_) => return None,
         }
     };
     let ms = wait.min(LONGEST_WAIT).as_millis();
     (ms > 0).then(|| Seconds::from_ms(u64::try_from(ms).unwrap_or(u64::MAX)))
 }
 
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether this is a date of HTTP whose year is too late to be reckoned with.
+fn is_far_future(text: &str) -> bool {
+    let year = text.strip_suffix(" GMT").and_then(|date| date.split_whitespace().nth(3));
+    year.is_some_and(|year| is_number(year) && (year.len() > 4 || year == "9999"))
+}
+
+/// How long an endpoint is waited for that tells nothing of its answer. Who sends nothing but signs of life is silent.
+pub(super) struct Patience {
+    until: Instant,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self { until: Instant::now() + IDLE }
+    }
+
+    /// Something of the answer has come.
+    pub(super) fn heard(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Waits no longer than that.
+    pub(super) async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, AgentError> {
+        // What is ready at once is not too late for a timeout, however often.
+        let in_time = Instant::now() < self.until;
+        let waited = if in_time { timeout_at(self.until, future).await.ok() } else { None };
+        waited.ok_or_else(|| {
+            let message = format!("the endpoint told nothing of its answer for {} seconds", IDLE.as_secs());
+            AgentError::new("timeout", message)
+        })
+    }
+}
+
 /// Reads an answer whole, if it has at most so many bytes.
 pub(super) async fn whole(mut response: Response, most: usize) -> Result<Vec<u8>, AgentError> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(connection)? {
+    let mut patience = Patience::new();
+    while let Some(chunk) = patience.wait(response.chunk()).await?.map_err(connection)? {
+        patience.heard();
         if bytes.len() + chunk.len() > most {
-            let message = format!("the answer has more than {most} bytes, which is the limit of a result");
+            let message =
+                format!("the answer has more than {most} bytes, which is the limit for JSON of an endpoint");
             return Err(AgentError::new("output_too_large", message));
         }
         bytes.extend_from_slice(&chunk);
@@ -182,4 +235,41 @@ pub(super) fn is_of_type(headers: &HeaderMap, media_type: &str) -> bool {
     let said = headers.get(reqwest::header::CONTENT_TYPE).and_then(|said| said.to_str().ok());
     let said = said.and_then(|said| said.split(';').next()).map(str::trim);
     said.is_some_and(|said| said.eq_ignore_ascii_case(media_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(text: &str) -> Option<Duration> {
+        let headers = [(RETRY_AFTER, HeaderValue::from_str(text).unwrap())].into_iter().collect();
+        wait_of(&headers).map(Seconds::duration)
+    }
+
+    #[test]
+    fn what_is_past_all_bounds_is_the_longest_wait() {
+        let ages = "9".repeat(300);
+        let longest =
+            ["86401", "4294967296", &ages, "Wed, 01 Jan 2200 00:00:00 GMT", "Mon, 01 Jan 2200 00:00:00 GMT"];
+        let dates = ["Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 99999 23:59:59 GMT"];
+        for text in longest.into_iter().chain(dates) {
+            assert_eq!(wait(text), Some(LONGEST_WAIT), "{text}");
+        }
+        assert_eq!(wait("7"), Some(Duration::from_secs(7)));
+        for text in ["0", "-1", "+1", "1.5", "soon", "", "Wed, 01 Jan 2020 00:00:00 GMT", "9999 GMT"] {
+            assert_eq!(wait(text), None, "{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_sends_nothing_but_signs_of_life_is_given_up() {
+        let mut patience = Patience::new();
+        patience.wait(tokio::time::advance(IDLE / 2)).await.unwrap();
+        patience.heard();
+        patience.wait(tokio::time::advance(IDLE - Duration::from_secs(1))).await.unwrap();
+        patience.wait(async {}).await.unwrap();
+        let late = patience.wait(std::future::pending::<()>()).await.unwrap_err();
+        assert_eq!(&*late.error.class, "timeout");
+        assert!(patience.wait(async {}).await.is_err(), "what is ready at once as well");
+    }
 }

@@ -9,11 +9,16 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::definition::HttpAgent;
-use super::remote;
+use super::mask::Secrets;
+use super::output::MaskedOutput;
+use super::remote::{self, Patience};
 use super::toolbox::Toolbox;
 use crate::agent::{Agent, AgentError, AgentResult, Answer};
 use crate::instance::RunContext;
-use crate::model::{ApprovalAnswer, Metadata, Payload, Timestamp, Trigger};
+use crate::model::{Approval, ApprovalAnswer, Metadata, Payload, Timestamp, Trigger};
+
+/// The largest answer in JSON: it is read as a whole. Others go to the workspace as they come.
+const MOST_JSON: usize = 16 * 1024 * 1024;
 
 pub(super) struct HttpRunner {
     agent: HttpAgent,
@@ -44,14 +49,14 @@ struct Answered {
     #[serde(default)]
     output: Option<Box<RawValue>>,
     #[serde(default)]
-    awaiting_approval: Option<Asked>,
+    awaiting_approval: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
 struct Asked {
     question: String,
     #[serde(default)]
-    data: Value,
+    data: Option<Box<RawValue>>,
 }
 
 impl HttpRunner {
@@ -59,7 +64,7 @@ impl HttpRunner {
         Self { agent, tools }
     }
 
-    fn request(&self, context: &RunContext, secrets: &[String]) -> Result<RequestBuilder, AgentError> {
+    fn request(&self, context: &RunContext, secrets: &Secrets) -> Result<RequestBuilder, AgentError> {
         let (spec, fence) = (context.spec(), context.fence().fence);
         let body = Body {
             run_id: context.run_id().as_str(),
@@ -78,58 +83,106 @@ impl HttpRunner {
         let client = self.tools.client()?;
         let mut request = client.post(&self.agent.url).json(&body);
         request = request.header("idempotency-key", key).header("tenure-fence", fence);
-        for (name, secret) in self.agent.headers_env.keys().zip(secrets) {
+        for (name, secret) in self.agent.headers_env.keys().zip(&secrets.values) {
             request = request.header(remote::header(name)?, remote::secret_header("", secret)?);
         }
         Ok(request)
     }
 
     async fn answer(&self, context: &RunContext) -> AgentResult {
-        let variables = self.agent.headers_env.values();
-        let secrets: Vec<String> = variables.map(|name| remote::secret(name)).collect::<Result<_, _>>()?;
-        let answer = self.answer_with(context, &secrets).await;
-        answer.map_err(|error| remote::masked(error, &secrets))
+        let secrets = Secrets::read(self.agent.headers_env.values())?;
+        self.answer_with(context, &secrets).await.map_err(|error| secrets.masked(error))
     }
 
-    async fn answer_with(&self, context: &RunContext, secrets: &[String]) -> AgentResult {
+    async fn answer_with(&self, context: &RunContext, secrets: &Secrets) -> AgentResult {
         let request = self.request(context, secrets)?;
-        let response = remote::accepted(request.send().await.map_err(remote::connection)?).await?;
+        let response = request.send().await.map_err(remote::connection)?;
+        let response = remote::accepted(response, secrets).await?;
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(().into());
         }
-        take(response, context.settings().result_limit).await
+        let media_type = media_type_of(&response, secrets);
+        if remote::is_of_type(response.headers(), "application/json") {
+            let bytes = remote::whole(response, context.settings().result_limit.min(MOST_JSON)).await?;
+            return take_json(&bytes, media_type, secrets);
+        }
+        let output = MaskedOutput::open(context, &secrets.in_results).await?;
+        take(response, output.of_type(media_type)).await
     }
 }
 
-async fn take(response: Response, most: usize) -> AgentResult {
-    let is_json = remote::is_of_type(response.headers(), "application/json");
-    let said = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|said| said.to_str().ok())
-        .filter(|said| said.len() <= 255);
-    let media_type: Arc<str> = said.unwrap_or("application/octet-stream").into();
-    let bytes = remote::whole(response, most).await?;
-    if is_json {
-        let value: &RawValue = serde_json::from_slice(&bytes)
-            .map_err(|error| remote::no_answer(format!("the endpoint answered what is no JSON: {error}")))?;
-        // What has another form is the result as it is.
-        if let Ok(Answered { output, awaiting_approval }) = serde_json::from_str(value.get()) {
-            if let Some(Asked { question, data }) = awaiting_approval {
-                return Ok(Answer::AwaitingApproval { question: question.into(), data });
+/// What the answer is said to be. A type that repeats a secret is none.
+fn media_type_of(response: &Response, secrets: &Secrets) -> Arc<str> {
+    let said = response.headers().get(CONTENT_TYPE).and_then(|said| said.to_str().ok());
+    let said = said.filter(|said| said.len() <= 255 && secrets.in_results.text(said) == **said);
+    said.unwrap_or("application/octet-stream").into()
+}
+
+/// Passes on what comes as it comes.
+async fn take(mut response: Response, mut output: MaskedOutput<'_>) -> AgentResult {
+    let mut patience = Patience::new();
+    let ended = loop {
+        match patience.wait(response.chunk()).await {
+            Ok(Ok(Some(chunk))) => {
+                patience.heard();
+                if let Err(error) = output.write(&chunk).await {
+                    break Err(error);
+                }
             }
-            if let Some(output) = output {
-                return Ok(Answer::Done(output_of(&output)));
-            }
+            Ok(Ok(None)) => break Ok(()),
+            Ok(Err(error)) => break Err(remote::connection(error)),
+            Err(error) => break Err(error),
+        }
+    };
+    match ended {
+        Ok(()) => output.finish().await,
+        Err(error) => Err(output.fail(error).await),
+    }
+}
+
+fn take_json(bytes: &[u8], media_type: Arc<str>, secrets: &Secrets) -> AgentResult {
+    let mut mask = secrets.in_results.rolling();
+    let bytes = [mask.feed(bytes), mask.end()].concat();
+    let value: &RawValue = serde_json::from_slice(&bytes)
+        .map_err(|error| remote::no_answer(format!("the endpoint answered what is no JSON: {error}")))?;
+    // What has another form is the result as it is. A list would be read as the fields in their order.
+    if value.get().starts_with('{')
+        && let Ok(Answered { output, awaiting_approval }) = serde_json::from_str(value.get())
+    {
+        if let Some(asked) = awaiting_approval {
+            return question_of(&asked, secrets);
+        }
+        if let Some(output) = output {
+            return Ok(Answer::Done(output_of(&output, secrets)));
         }
     }
     Ok(Answer::Done(Payload { media_type, bytes: bytes.into() }))
 }
 
+/// A question that cannot be read must not pass for a result: nobody would be asked.
+fn question_of(asked: &RawValue, secrets: &Secrets) -> AgentResult {
+    let unreadable = |error: serde_json::Error| {
+        let error = remote::shown(&error.to_string(), secrets);
+        remote::no_answer(format!("\"awaiting_approval\" of the answer cannot be read: {error}"))
+    };
+    let Asked { question, data } = serde_json::from_str(asked.get()).map_err(unreadable)?;
+    let data = match data {
+        // Not read at all: it takes many times the memory of its text.
+        Some(data) if data.get().len() > Approval::MOST_DATA_BYTES => {
+            let most = Approval::MOST_DATA_BYTES;
+            let message = format!("the data of a question has more than {most} bytes, which is its limit");
+            return Err(AgentError::new("output_too_large", message));
+        }
+        Some(data) => serde_json::from_str(data.get()).map_err(unreadable)?,
+        None => Value::Null,
+    };
+    Ok(Answer::AwaitingApproval { question: secrets.in_results.text(&question).into(), data })
+}
+
 /// A text is the text; anything else is JSON, digit for digit.
-fn output_of(output: &RawValue) -> Payload {
+fn output_of(output: &RawValue, secrets: &Secrets) -> Payload {
     match serde_json::from_str::<String>(output.get()) {
-        Ok(text) => Payload::text(text),
+        Ok(text) => Payload::text(secrets.in_results.text(&text)),
         Err(_) => Payload { media_type: "application/json".into(), bytes: output.get().as_bytes().into() },
     }
 }

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use super::wording::expected;
 use crate::error::Error;
 use crate::model::{self, InstanceId, Invalid, RunId};
 use crate::store::{RefusedKind, StoreError};
@@ -111,7 +112,10 @@ impl Problem {
 
     /// Fields that cannot be taken.
     pub(super) fn invalid(errors: Vec<model::Problem>) -> Self {
-        let invalid = Invalid { problems: errors };
+        // Readers of JSON say it in their own way.
+        let told =
+            |problem: model::Problem| model::Problem { expected: expected(&problem.expected), ..problem };
+        let invalid = Invalid { problems: errors.into_iter().map(told).collect() };
         let mut problem = Self::new(Kind::Invalid, invalid.to_string());
         problem.0.errors = invalid.problems;
         problem

@@ -18,15 +18,22 @@ use super::stream::closed;
 use super::{Api, answer, schemas};
 use crate::error::Error;
 use crate::model::{
-    AgentId, ApprovalAnswer, CancelMode, Run, RunId, RunStatus, Seconds, TaskId, Timestamp, Trigger,
+    AgentId, ApprovalAnswer, CancelMode, Run, RunId, RunResult, RunStatus, Seconds, TaskId, Timestamp,
+    Trigger,
 };
 use crate::rules::CancelRequest;
-use crate::store::RunFilter;
+use crate::store::{Page, PageRequest, RunFilter};
 use crate::tenure::RunRequest;
 use crate::view::{AttemptView, RunView};
 
 /// Up to how many runs a total is exact.
 const EXACT: u64 = 10_000;
+/// How many bytes of runs one answer holds at most, but for the last of them.
+const MOST_PAGE_BYTES: usize = 8 << 20;
+/// About how many bytes a run takes besides what its users wrote.
+const RUN_BYTES: usize = 1 << 10;
+/// How many runs are read before anything is known of how large they are.
+const FIRST_RUNS: usize = 100;
 /// The longest text, in bytes: as long as a task's.
 const MOST_QUERY_BYTES: usize = 1 << 20;
 const MOST_REASON_BYTES: usize = 4 << 10;
@@ -48,7 +55,8 @@ struct Runs {
 /// Runs, the newest first
 ///
 /// What is on one page is on no other, whatever is added meanwhile. For one page a bounded number of runs is looked at:
-/// it may have fewer than asked for, also none, though there are more, as long as there is a `next_cursor`. `total` may
+/// it may have fewer than asked for, also none, though there are more, as long as there is a `next_cursor`; so may one
+/// of large runs, which ends at about 8 MiB. `total` may
 /// be a lower bound where it is large or takes long to count, and `total_estimated` says so.
 #[utoipa::path(get, path = "/background/runs", tag = "runs", operation_id = "list_runs",
     params(schemas::RunQuery, schemas::PageQuery),
@@ -58,7 +66,7 @@ pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
     let filter = filter(&mut words);
     let page = words.page(api.options().max_page);
     words.done()?;
-    let found = api.tenure().runs(filter.clone(), page).await?;
+    let found = fill(&api, &filter, page).await?;
     let (total, exact) = api.tenure().count_runs(filter, EXACT).await?;
     answer::ok(&Runs {
         runs: found.items.iter().map(RunView::from).collect(),
@@ -67,6 +75,34 @@ pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
         next_cursor: found.next,
         unreadable: answer::unreadable(found.corrupt),
     })
+}
+
+/// A page that is not larger than what one answer may hold: runs are read some at a time, as long as there is room.
+async fn fill(api: &Api, filter: &RunFilter, asked: PageRequest) -> Result<Page<Run>, Problem> {
+    let mut all = Page { items: Vec::new(), next: asked.cursor, corrupt: Vec::new() };
+    let (mut at_once, mut bytes) = (FIRST_RUNS, 0);
+    loop {
+        let limit = at_once.min(asked.limit - all.items.len());
+        let found = api.tenure().runs(filter.clone(), PageRequest { limit, cursor: all.next.take() }).await?;
+        let short = found.items.len() < limit;
+        bytes += found.items.iter().map(bytes_of).sum::<usize>();
+        all.items.extend(found.items);
+        all.corrupt.extend(found.corrupt);
+        all.next = found.next;
+        if short || all.next.is_none() || all.items.len() >= asked.limit || bytes >= MOST_PAGE_BYTES {
+            return Ok(all);
+        }
+        at_once = (MOST_PAGE_BYTES - bytes).div_ceil(bytes / all.items.len() + 1).clamp(1, asked.limit);
+    }
+}
+
+/// About what a run takes in an answer.
+fn bytes_of(run: &Run) -> usize {
+    let result = match &run.result {
+        Some(RunResult::Inline(payload)) => payload.bytes.len(),
+        _ => 0,
+    };
+    RUN_BYTES + run.spec.query.len() + run.spec.metadata.as_json().len() + result
 }
 
 fn filter(words: &mut Words) -> RunFilter {

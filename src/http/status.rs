@@ -15,6 +15,7 @@ use super::problem::Answer;
 use super::{Api, answer, openapi, query, schemas};
 use crate::instance::{Health, StoreHealth};
 use crate::model::{InstanceId, RunStatus, Seconds};
+use crate::settings::Duty;
 
 /// How many tasks are counted.
 const MOST_TASKS: u64 = 10_000;
@@ -62,7 +63,8 @@ pub(super) async fn status(State(api): State<Api>, parts: Parts) -> Answer {
     let (tasks, _) = api.tenure().count_tasks(MOST_TASKS).await?;
     let settings = api.tenure().settings();
     answer::ok(&Manager {
-        running: !status.health.draining,
+        // Who only looks at a store runs nothing.
+        running: !status.health.draining && settings.duty != Duty::Nothing,
         initialized: true,
         worker_id: status.instance,
         lease_seconds: Seconds::from_ms(crate::instance::ms(settings.lease)),

@@ -27,9 +27,17 @@ const MOST_COUNTED: u64 = 10_000;
 const NEXT: usize = 10;
 const MOST_NEXT: usize = 1_000;
 
+/// A task in a list, with how far its schedule is.
 #[derive(Serialize)]
-struct Tasks {
-    tasks: Vec<TaskView>,
+struct Listed<'a> {
+    #[serde(flatten)]
+    task: TaskView,
+    schedule_state: &'a ScheduleState,
+}
+
+#[derive(Serialize)]
+struct Tasks<'a> {
+    tasks: Vec<Listed<'a>>,
     total: u64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     total_estimated: bool,
@@ -79,12 +87,16 @@ pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
     let found = api.tenure().tasks(page).await?;
     let (total, exact) = api.tenure().count_tasks(MOST_COUNTED).await?;
     answer::ok(&Tasks {
-        tasks: found.items.iter().map(|(task, _)| TaskView::from(task)).collect(),
+        tasks: found.items.iter().map(listed).collect(),
         total,
         total_estimated: !exact,
         next_cursor: found.next,
         unreadable: answer::unreadable(found.corrupt),
     })
+}
+
+fn listed((task, schedule_state): &(Task, ScheduleState)) -> Listed<'_> {
+    Listed { task: TaskView::from(task), schedule_state }
 }
 
 /// A task

@@ -17,7 +17,7 @@ use super::outbox::What;
 use super::{Instance, figures, ms};
 use crate::agent::{AgentResult, Answer, ErasedAgent, WrittenResult};
 use crate::model::{Payload, Run, RunError, RunResult, Timestamp};
-use crate::rules::Outcome;
+use crate::rules::{self, Outcome};
 
 /// A run that is held here, until what became of it is handed on. It may be dropped anywhere on its way, by
 /// a service that fails or a registry that refuses: the run is then not left behind.
@@ -298,9 +298,7 @@ impl Instance {
     async fn settle_result(&self, held: Held, judged: Judged) -> Outcome {
         match judged {
             Judged::Known(outcome) => outcome,
-            Judged::Answered(Answer::AwaitingApproval { question, data }) => {
-                Outcome::AwaitingApproval { question, data }
-            }
+            Judged::Answered(Answer::AwaitingApproval { question, data }) => rules::ask(question, data),
             Judged::Answered(Answer::Written(WrittenResult { media_type, size, path, preview })) => {
                 Outcome::Completed(RunResult::File { media_type, size, path, preview })
             }

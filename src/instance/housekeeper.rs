@@ -173,7 +173,7 @@ impl Instance {
             keep: self.settings().retain_runs,
             limit: PAGE,
         };
-        let pruned = self.vitals.watch(self.store.prune(request)).await?;
+        let pruned = self.vitals.watch_write(self.store.prune(request)).await?;
         self.remove_folders(pruned.workspaces).await;
         Ok(pruned.more)
     }

@@ -476,6 +476,14 @@ pub struct Approval {
     pub answer: Option<ApprovalAnswer>,
 }
 
+impl Approval {
+    /// The longest question. An attempt that asks for more fails, class `output_too_large`.
+    pub const MOST_QUESTION_BYTES: usize = 4 * 1024;
+    /// The most that belongs to a question, as JSON: past it the attempt fails like that. The most that is answered
+    /// besides yes or no as well: programs find it in a variable of their environment, which a system bounds.
+    pub const MOST_DATA_BYTES: usize = 64 * 1024;
+}
+
 /// What a person answered; the next attempt receives it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {

@@ -39,7 +39,7 @@ impl RunRequest {
         // The seed is fixed: the digest is stored, and compared by other starts of the program.
         let mut hasher = foldhash::fast::FixedState::with_seed(0x7465_6e75).build_hasher();
         hasher.write(self.query.as_deref().unwrap_or_default().as_bytes());
-        hasher.write_u8(u8::from(self.query.is_some()));
+        hasher.write_u8(u8::from(self.query.is_some()) | u8::from(self.override_pause) << 1);
         hasher.finish()
     }
 }
@@ -146,8 +146,10 @@ impl Tenure {
     /// Answers a run that waits for a person; it is queued again, and its next attempt receives the answer.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::WrongState`] when it does not wait for a person.
+    /// [`Error::NotFound`]; [`Error::WrongState`] when it does not wait for a person; [`Error::Invalid`] for an answer
+    /// of more than [`Approval::MOST_DATA_BYTES`](crate::model::Approval::MOST_DATA_BYTES).
     pub async fn resume_run(&self, run_id: &RunId, answer: ApprovalAnswer) -> Result<Run, Error> {
+        rules::check_answer(&answer)?;
         self.decide(&format!("run \"{run_id}\""), |moment: Moment| {
             let answer = answer.clone();
             async move {

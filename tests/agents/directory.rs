@@ -39,6 +39,7 @@ async fn every_agent_is_shown_with_where_it_comes_from_and_no_secret() {
     command["env"] = json!({ "PASSWORD": "hush" });
     stage.agent(command);
     let chat = json!({ "kind": "chat", "base_url": "http://h/v1", "model": "m", "api_key_env": "KEY" });
+    stage.directory.allow_variables(["KEY".to_owned()]);
     let made = stage.directory.put(name("made"), definition(chat.clone())).await.unwrap();
     let listed = stage.directory.list();
     let expected = [
@@ -100,6 +101,31 @@ async fn what_may_not_be_made_by_a_request_is_refused() {
     directory.remove(&name("made")).await.unwrap();
     let refused = directory.remove(&name("made")).await.unwrap_err();
     assert!(matches!(&refused, Error::NotFound { kind: "agent", .. }), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_makes_an_agent_by_a_request_is_given_no_variable_but_those_that_are_allowed() {
+    let stage = Stage::open().await;
+    let directory = &stage.directory;
+    let chat = json!({ "kind": "chat", "base_url": "http://h/v1", "model": "m", "api_key_env": "KEY" });
+    let posting = json!({ "kind": "http", "url": "http://h", "headers_env": { "A": "KEY", "B": "PATH" } });
+    let refused = directory.put(name("chat"), definition(chat.clone())).await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Invalid(_)) && refused.to_string().contains("\"api_key_env\""),
+        "{refused}"
+    );
+    directory.allow_variables(["KEY".to_owned()]);
+    directory.put(name("chat"), definition(chat)).await.unwrap();
+    let refused = directory.put(name("http"), definition(posting)).await.unwrap_err().to_string();
+    assert!(refused.contains("\"headers_env.B\"") && !refused.contains("headers_env.A"), "{refused}");
+    // Whoever stored it: a host that does not allow it does not use it.
+    directory.allow_variables([]);
+    assert_eq!(directory.get(&name("chat")), None);
+    assert!(!stage.tenure.agents().contains(&name("chat")));
+    directory.allow_variables(["KEY".to_owned()]);
+    assert!(stage.tenure.agents().contains(&name("chat")));
+    directory.allow_variables([]);
+    directory.remove(&name("chat")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,6 +17,7 @@ const COMMANDS: &[&str] = &[
     "runs",
     "runs list",
     "runs show",
+    "runs cat",
     "runs wait",
     "runs cancel",
     "runs retry",

@@ -42,6 +42,9 @@ fn a_server_and_the_store_give_the_same_answers() {
         format!("runs show {completed} --events --files"),
         format!("runs show {failed} --events --files"),
         format!("runs show {queued}"),
+        format!("runs cat {completed} output.md"),
+        format!("runs cat {completed} nothing.md"),
+        format!("runs show {}", &completed[..completed.len() - 1]),
         "runs show nothing".to_owned(),
         format!("runs wait {completed}"),
         format!("runs wait {failed}"),
@@ -49,6 +52,9 @@ fn a_server_and_the_store_give_the_same_answers() {
         "events".to_owned(),
         "events --after 3 --limit 4".to_owned(),
         "events --task echo".to_owned(),
+        "events --task echo --limit 2".to_owned(),
+        "events --limit 3".to_owned(),
+        "runs list --task eco".to_owned(),
         format!("events --run {failed}"),
         format!("events --follow --run {completed}"),
         "events --run nothing".to_owned(),
@@ -88,6 +94,13 @@ fn the_counts_of_the_store_are_those_of_its_server() {
     for field in ["agents", "tasks", "runs", "active_runs", "status_counts", "lease_seconds"] {
         assert_eq!(served[field], stored[field], "{field}");
     }
+    assert_eq!(
+        (&served["running"], &stored["running"]),
+        (&true.into(), &false.into()),
+        "a store runs nothing"
+    );
+    let told = place.run(&["status"]).well().out;
+    assert!(told.starts_with("host       none was asked"), "{told}");
     assert_ne!(served["worker_id"], stored["worker_id"], "each says who it is");
 }
 

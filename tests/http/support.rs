@@ -62,7 +62,7 @@ impl Served {
         let tenure = Tenure::open(store, settings(&folder)).await.unwrap();
         let gate = Arc::new(Semaphore::new(0));
         agents(&tenure, &gate);
-        let directory = Directory::open(tenure.clone()).await.unwrap();
+        let directory = Directory::open_with(tenure.clone(), ["SOME_KEY".to_owned()]).await.unwrap();
         let api = Api::new(tenure.clone(), directory, options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

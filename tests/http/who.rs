@@ -96,6 +96,10 @@ async fn agents_are_made_by_requests_only_where_that_is_allowed_and_never_such_t
     served.post("/background/agents", wrong).await.invalid(&["modle"]);
 
     let mut chat = chat;
+    for other in ["PATH", "TENURE_TOKEN"] {
+        chat["api_key_env"] = json!(other);
+        served.post("/background/agents", chat.clone()).await.invalid(&["api_key_env"]);
+    }
     chat["api_key_env"] = json!("SOME_KEY");
     let made = served.post("/background/agents", chat.clone()).await;
     assert_eq!(made.expect(201)["source"], "stored");

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::agents::check::HOST_PREFIXES;
 use crate::agents::progress::{ADDRESS_VARIABLE, TOKEN_VARIABLE, Ticket};
 use crate::instance::RunContext;
+use crate::model::{Approval, ApprovalAnswer};
 
 /// The longest query that is in the environment as well: a system takes no variable without end.
 const MOST_IN_QUERY: usize = 32 * 1024;
@@ -41,7 +42,7 @@ impl Given {
             variables.push(("TENURE_DEADLINE", deadline.to_string().into()));
         }
         if let Some(answer) = context.approval() {
-            variables.push(("TENURE_APPROVAL", json!(answer).to_string().into()));
+            variables.push(("TENURE_APPROVAL", answer_of(answer).into()));
         }
         if let Some(ticket) = ticket {
             variables.push((ADDRESS_VARIABLE, ticket.address.clone().into()));
@@ -52,6 +53,14 @@ impl Given {
         let mark = ticket.map(|ticket| format!("{TOKEN_VARIABLE}={}", ticket.token));
         Self { variables, mark }
     }
+}
+
+/// An answer from before answers had a limit may be longer than a variable can be: then yes or no is all that is told.
+fn answer_of(answer: &ApprovalAnswer) -> String {
+    // A little more for what is around the answer.
+    let most = Approval::MOST_DATA_BYTES + 64;
+    let whole = json!(answer).to_string();
+    if whole.len() <= most { whole } else { json!({ "approved": answer.approved }).to_string() }
 }
 
 /// The variables of the host that its programs do not inherit: they hold its secrets.

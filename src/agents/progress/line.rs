@@ -15,7 +15,12 @@ pub(in crate::agents) enum Line {
     Progress { percent: Option<u8>, message: String },
     /// A question to a person. It counts when the program then ends with 0.
     Asks { question: String, data: Value },
+    /// It asks, and cannot be read; why. It must not pass for nothing: nobody would be asked.
+    Unreadable(String),
 }
+
+/// What makes a line a question.
+const ASKS: &str = "awaiting_approval";
 
 /// A line in JSON.
 #[derive(Deserialize)]
@@ -42,7 +47,10 @@ impl Line {
     pub(in crate::agents) fn parse(line: &str) -> Option<Self> {
         let line = line.trim();
         if line.starts_with('{') {
-            let fields: Fields = serde_json::from_str(line).ok()?;
+            let fields: Fields = match serde_json::from_str(line) {
+                Ok(fields) => fields,
+                Err(error) => return line.contains(ASKS).then(|| Self::Unreadable(cut(&error.to_string()))),
+            };
             return Some(match fields.awaiting_approval {
                 Some(Asked { question, data }) => Self::Asks { question, data },
                 None => Self::Progress {
@@ -81,10 +89,9 @@ impl LineReader {
         let mut lines = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = part.strip_suffix(b"\n").unwrap_or(part);
-            self.too_long |= self.line.len() + text.len() > MOST_BYTES;
-            if !self.too_long {
-                self.line.extend_from_slice(text);
-            }
+            let room = MOST_BYTES - self.line.len();
+            self.too_long |= text.len() > room;
+            self.line.extend_from_slice(&text[..text.len().min(room)]);
             if text.len() < part.len() {
                 lines.extend(self.end());
             }
@@ -92,11 +99,16 @@ impl LineReader {
         lines
     }
 
-    /// The last line, that nothing ended.
+    /// The last line, that nothing ended. Of one that is too long the beginning, if it asks something: it is told as
+    /// what cannot be read.
     pub(in crate::agents) fn end(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.line);
-        let whole = !std::mem::take(&mut self.too_long) && !line.is_empty();
-        whole.then(|| String::from_utf8_lossy(&line).into_owned())
+        let too_long = std::mem::take(&mut self.too_long);
+        if line.is_empty() {
+            return None;
+        }
+        let line = String::from_utf8_lossy(&line).into_owned();
+        (!too_long || line.contains(ASKS)).then_some(line)
     }
 }
 
@@ -129,9 +141,28 @@ mod tests {
         let asks = Line::Asks { question: "go on?".to_owned(), data: json!({ "n": 1 }) };
         let line = r#"{"awaiting_approval": {"question": "go on?", "data": {"n": 1}}}"#;
         assert_eq!(Line::parse(line), Some(asks));
-        assert_eq!(Line::parse(r#"{"awaiting_approval": {}}"#), None);
         assert_eq!(Line::parse(r#"{"percnt": 7}"#), None);
         assert_eq!(Line::parse("{ no json"), None);
+    }
+
+    #[test]
+    fn a_question_that_cannot_be_read_is_no_silence() {
+        let lines = [
+            r#"{"awaiting_approval": {}}"#,
+            r#"{"awaiting_approval": {"question": "x", "dat": 1}}"#,
+            r#"{"awaiting_approval": true}"#,
+            r#"{"awaiting_approval": {"question": "x""#,
+            "{awaiting_approval: 1}",
+        ];
+        for line in lines {
+            assert!(matches!(Line::parse(line), Some(Line::Unreadable(_))), "{line}");
+        }
+        let mut reader = LineReader::default();
+        let endless =
+            format!("{{\"awaiting_approval\": {{\"question\": \"{}\"}}}}\n", "x".repeat(MOST_BYTES));
+        let told = reader.feed(endless.as_bytes());
+        assert!(matches!(Line::parse(&told[0]), Some(Line::Unreadable(_))));
+        assert_eq!(reader.feed(b"70 after\n"), ["70 after"]);
     }
 
     #[test]

@@ -83,6 +83,17 @@ impl Client {
         Answer::read(response).await
     }
 
+    /// Asks for bytes, in pieces as they come.
+    ///
+    /// # Errors
+    /// As for [`Client::ask`].
+    pub(crate) async fn pieces(
+        &self,
+        ask: Ask,
+    ) -> Result<BoxStream<'static, Result<bytes::Bytes, Failure>>, Failure> {
+        Ok(self.begin(ask.without_limit()).await?.bytes)
+    }
+
     /// Asks for events, as they come.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod events;
 mod form;
 mod here;
 mod host;
+mod ids;
 mod near;
 mod pages;
 mod reference;
@@ -18,7 +19,7 @@ mod tasks;
 
 pub(crate) use agents::Agents;
 pub(crate) use completions::Completions;
-pub(crate) use doctor::Doctor;
+pub(crate) use doctor::{Doctor, warn_of_variables};
 pub(crate) use events::Events;
 pub(crate) use host::{Status, Tree};
 pub(crate) use reference::Reference;

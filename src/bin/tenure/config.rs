@@ -26,10 +26,11 @@ pub(crate) use flags::{GivenFlags, HostFlags};
 pub(crate) use places::StoreUrl;
 pub(crate) use sections::Config;
 pub(crate) use show::{ConfigArgs, show};
+pub(crate) use table::TABLE;
 pub(crate) use values::{LogFormat, Secret, Sync};
 
 use file::File;
-use table::{Setting, TABLE};
+use table::Setting;
 
 /// The file that is read when none is named.
 pub(crate) const DEFAULT_FILE: &str = "tenure.toml";

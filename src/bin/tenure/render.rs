@@ -28,6 +28,8 @@ pub(crate) struct Look {
     pub(crate) zone: TimeZone,
     /// Whether times are told as instants in UTC, and not from now.
     pub(crate) utc: bool,
+    /// Whether the store itself is asked, and no host.
+    pub(crate) straight: bool,
     /// How many columns there are; none for as many as it takes.
     pub(crate) width: Option<u16>,
     /// Whether there are colours.
@@ -46,6 +48,11 @@ fn text(value: &Value, path: &str) -> String {
         Value::String(text) => crate::output::plain(text).into_owned(),
         other => crate::output::plain(&other.to_string()).into_owned(),
     }
+}
+
+/// A state at a path, as people write it.
+fn state(value: &Value, path: &str) -> String {
+    text(value, path).replace('_', " ")
 }
 
 /// The entries at a path; none where there is no list.

@@ -108,7 +108,8 @@ impl Host {
             ..loaded.config.settings()
         };
         let tenure = Tenure::open(Arc::clone(&store), settings).await?;
-        let directory = Directory::open(tenure.clone()).await?;
+        let variables = loaded.config.server.agent_env.clone();
+        let directory = Directory::open_with(tenure.clone(), variables).await?;
         directory.set_file(loaded.agents.clone())?;
         let agent = &task.spec.agent_id;
         if directory.get(agent).is_none() {

@@ -105,7 +105,8 @@ impl Host {
     async fn open(loaded: &Loaded, global: &Global) -> Result<Self, Failure> {
         let store = stores::open(&loaded.config).await?;
         let tenure = Tenure::open(Arc::clone(&store), loaded.config.settings()).await?;
-        let directory = Directory::open(tenure.clone()).await?;
+        let variables = loaded.config.server.agent_env.clone();
+        let directory = Directory::open_with(tenure.clone(), variables).await?;
         directory.set_file(loaded.agents.clone())?;
         for task in &loaded.tasks {
             declare::task(&tenure, task).await?;

@@ -111,6 +111,9 @@ pub(in crate::http) struct Task {
     updated_at: String,
     /// Rises with every change; 1 at first.
     revision: u64,
+    /// Of a task in a list: how far its schedule has come.
+    #[schema(required = false, nullable = false)]
+    schedule_state: Option<ScheduleState>,
 }
 
 /// When a task wants runs. Also taken as the bare word of its type: `"manual"`.

@@ -58,6 +58,12 @@ impl Ask {
         Self { path: vec![name.to_owned()], ..Self::new("GET", []) }
     }
 
+    /// With the segments of a path below it.
+    pub(crate) fn below(mut self, path: &str) -> Self {
+        self.path.extend(path.split('/').map(str::to_owned));
+        self
+    }
+
     pub(crate) fn query(mut self, name: &'static str, value: impl ToString) -> Self {
         self.query.push((name, value.to_string()));
         self

@@ -11,6 +11,7 @@ struct Problem {
     r#type: String,
     title: Option<String>,
     detail: Option<String>,
+    instance: Option<String>,
     hint: Option<String>,
     #[serde(alias = "problems")]
     errors: Vec<Field>,
@@ -51,6 +52,9 @@ fn exit(status: u16) -> Exit {
 fn message(status: u16, problem: &Problem) -> String {
     let told = problem.detail.as_deref().or(problem.title.as_deref()).filter(|text| !text.trim().is_empty());
     if problem.errors.is_empty() {
+        // What follows is said in the words of requests; the hint says it in those of the command line.
+        let paused = problem.r#type.ends_with(":paused");
+        let told = told.map(|told| if paused { told.split(": ").next().unwrap_or(told) } else { told });
         return told.map_or_else(|| format!("the server answered with status {status}"), str::to_owned);
     }
     let mut lines = vec!["not everything can be taken as it was given:".to_owned()];
@@ -64,13 +68,22 @@ fn message(status: u16, problem: &Problem) -> String {
     lines.join("\n")
 }
 
+/// The task that was asked for.
+fn task_id(problem: &Problem) -> Option<&str> {
+    let mut parts = problem.instance.as_deref()?.split('/').skip_while(|part| *part != "tasks");
+    parts.nth(1).filter(|name| tenure::model::TaskId::new(*name).is_ok())
+}
+
 /// What to do next, in the words of the command line; else in those of the server.
 fn hint(status: u16, retry_after: Option<&str>, problem: &Problem) -> Option<String> {
     let kind = problem.r#type.rsplit(':').next().unwrap_or_default();
     let hint = match (status, kind) {
         (401, _) => "give the server's token in the environment variable TENURE_TOKEN",
         (_, "paused") => {
-            "resume it with `tenure tasks resume ID`, or run it all the same with --override-pause"
+            let task_id = task_id(problem).unwrap_or("TASK");
+            return Some(format!(
+                "resume it with `tenure tasks resume {task_id}`, or run it all the same with --override-pause"
+            ));
         }
         (_, "exists") => "use another name, or change the one there is",
         _ => {

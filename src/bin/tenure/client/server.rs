@@ -117,6 +117,11 @@ fn parse(text: &str) -> Result<Url, Failure> {
         return Err(Failure::usage("the URL of a server must not hold a name or password")
             .hint("the token is given in the environment variable TENURE_TOKEN"));
     }
+    if url.path().trim_end_matches('/').ends_with("/background") {
+        return Err(unfit(
+            "expected it without \"/background\" at its end: that is put there for each request",
+        ));
+    }
     if url.query().is_some() || url.fragment().is_some() {
         return Err(unfit("expected nothing after the path"));
     }
@@ -151,9 +156,16 @@ mod tests {
         for good in ["http://127.0.0.1:8000", "https://host/behind/", "http://[::1]:80"] {
             assert!(parse(good).is_ok(), "{good}");
         }
-        for bad in
-            ["", "127.0.0.1:8000", "localhost", "ftp://host", "http://", "http://a:b@host", "http://host?x=1"]
-        {
+        for bad in [
+            "",
+            "127.0.0.1:8000",
+            "localhost",
+            "ftp://host",
+            "http://",
+            "http://a:b@host",
+            "http://host?x=1",
+            "http://host/background/",
+        ] {
             let failure = parse(bad).unwrap_err();
             assert_eq!(failure.exit, Exit::Usage, "{bad}");
             assert!(failure.hint.is_some(), "{bad}");

@@ -127,7 +127,14 @@ async fn act(session: &Session, action: &Action) -> Result<(), Failure> {
     match action {
         Action::List(_) => {
             let listed = list(session, Ask::get(["agents"]), "agents", &HowMany::ALL).await?;
-            listed.show(session, "agent_id", agents_table)
+            listed.show(session, "agent_id", agents_table)?;
+            if listed.is_empty()
+                && !list(session, Ask::get(["tasks"]), "tasks", &HowMany::ONE).await?.is_empty()
+            {
+                session
+                    .tell("there are tasks: give their agents in the file of settings, as `[agents.NAME]`");
+            }
+            Ok(())
         }
         Action::Show(asked) => {
             let answer = session.client.ask(Ask::get(["agents", asked.agent_id.as_str()])).await?;

@@ -27,7 +27,7 @@ pub(crate) struct Common {
     /// Print the answer as JSON, as it came
     #[arg(long)]
     json: bool,
-    /// Print names alone, one a line
+    /// Print names alone, one a line (of an event that of its run, of a host that of its instance)
     #[arg(long, short = 'q', conflicts_with = "json")]
     quiet: bool,
     /// Tell times as instants in UTC, and not from now
@@ -72,7 +72,7 @@ impl Session {
             }
         };
         let now = Zoned::now();
-        let look = look(common, output, &now);
+        let look = Look { straight: store.is_some(), ..look(common, output, &now) };
         Ok(Self { client, look, output, json: common.json, quiet: common.quiet, now, store })
     }
 
@@ -99,6 +99,11 @@ impl Session {
             return self.output.line(value.get(name).and_then(Value::as_str).unwrap_or_default());
         }
         self.output.line(person(&self.look, &value))
+    }
+
+    /// Something that is likely to be wrong: told to everybody, scripts too.
+    pub(super) fn warn(&self, text: impl std::fmt::Display) {
+        self.output.note(format_args!("warning: {text}"));
     }
 
     /// A line about what is done, for a person who watches.
@@ -136,6 +141,7 @@ pub(super) fn look(common: &Common, output: Output, now: &Zoned) -> Look {
         now: now.timestamp(),
         zone: if common.utc { TimeZone::UTC } else { now.time_zone().clone() },
         utc: common.utc,
+        straight: false,
         // The width of what is not a terminal is nobody's business.
         width: output.is_terminal.then(|| comfy_table::Table::new().width()).flatten(),
         colours: output.has_colours(),
@@ -143,6 +149,15 @@ pub(super) fn look(common: &Common, output: Output, now: &Zoned) -> Look {
 }
 
 impl Common {
+    /// What has no name cannot be shown by it.
+    pub(super) fn without_names(&self, what: &str) -> Result<(), Failure> {
+        if self.quiet {
+            return Err(Failure::usage(format!("--quiet: {what} has no name to print"))
+                .hint("leave it out, or ask for --json"));
+        }
+        Ok(())
+    }
+
     /// Whether the answer is for a script.
     pub(super) const fn json(&self) -> bool {
         self.json

@@ -10,6 +10,7 @@ use crate::output::{Output, Style, plain};
 
 mod agents;
 mod disk;
+mod environment;
 mod server;
 mod store;
 mod worker;
@@ -71,6 +72,14 @@ impl Finding {
     }
 }
 
+/// Warns of variables that look like settings and are none.
+pub(crate) fn warn_of_variables(output: Output) {
+    for finding in environment::look() {
+        output.note(format_args!("warning: {}", plain(&finding.message)));
+        finding.hint.iter().for_each(|hint| output.hint(hint));
+    }
+}
+
 pub(super) async fn execute(asked: Doctor, global: &Global, output: Output) -> Result<Exit, Failure> {
     let found = look(global, &asked.common).await;
     let failed = found.iter().any(|finding| finding.state == State::Fail);
@@ -110,9 +119,10 @@ async fn look(global: &Global, common: &Common) -> Vec<Finding> {
             None
         }
     };
+    found.extend(environment::look());
     if let Some(loaded) = &loaded {
         worker::look(&loaded.config, &mut found);
-        store::look(&loaded.config, &mut found).await;
+        store::look(loaded, &mut found).await;
         disk::look(&loaded.config, &mut found);
         agents::look(&loaded.agents, &mut found);
     }

@@ -230,6 +230,7 @@ impl TaskFlags {
             give("expression", Some(expression.as_str().into()));
             give("timezone", now.time_zone().iana_name().map(Value::from));
         } else if let Some(at) = instant("--at", &self.at)? {
+            to_come(&at, &now)?;
             give("type", Some("once".into()));
             give("run_at", Some(at.into()));
         } else if self.manual {
@@ -242,6 +243,16 @@ impl TaskFlags {
         give("misfire_policy", self.misfire.as_deref().map(Value::from));
         Ok(given)
     }
+}
+
+/// A time that is past would be due at once: that has to be meant.
+fn to_come(at: &str, now: &jiff::Zoned) -> Result<(), Failure> {
+    // As it is written, without what lies below the millisecond.
+    if at < format!("{:.3}", now.timestamp()).as_str() {
+        return Err(Failure::usage(format!("--at: expected a time to come, found {at}, which is past"))
+            .hint("for a run at once, write `--at now`"));
+    }
+    Ok(())
 }
 
 /// What a field is before the flags: as the file says it, or else as the task has it.

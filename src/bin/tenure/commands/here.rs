@@ -25,7 +25,8 @@ pub(super) async fn open(global: &Global, need: Need) -> Result<(Client, Arc<dyn
     let loaded = Loaded::load(global)?;
     let store = store(&loaded.config, need).await?;
     let tenure = Tenure::attach(Arc::clone(&store), loaded.config.settings()).await?;
-    let directory = Directory::open(tenure.clone()).await?;
+    let variables = loaded.config.server.agent_env.clone();
+    let directory = Directory::open_with(tenure.clone(), variables).await?;
     directory.set_file(loaded.agents)?;
     let api = Api::new(tenure, directory, options(&loaded.config)?);
     Ok((Client::here(api.router()), store))

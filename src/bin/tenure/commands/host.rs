@@ -32,6 +32,7 @@ pub(super) async fn status(asked: Status, global: &Global, output: Output) -> Re
 }
 
 pub(super) async fn tree(asked: Tree, global: &Global, output: Output) -> Result<Exit, Failure> {
+    asked.common.without_names("a tree")?;
     let session = Session::open(global, &asked.common, output, Need::Existing).await?;
     if session.client.url().is_none() {
         session.tell("nothing runs in this process: ask a server for its tree with --url");

@@ -44,6 +44,14 @@ impl HowMany {
     /// All there is.
     pub(super) const ALL: Self = Self { limit: 0, all: true };
 
+    /// Whether there is any.
+    pub(super) const ONE: Self = Self { limit: 1, all: false };
+
+    /// So many.
+    pub(super) const fn up_to(limit: usize) -> Self {
+        Self { limit, all: false }
+    }
+
     const fn most(&self) -> usize {
         if self.all { usize::MAX } else { self.limit }
     }
@@ -102,6 +110,10 @@ impl Listed {
         }
         self.entries.extend(entries);
         Ok(word("next_cursor").and_then(|cursor| cursor.as_str().map(str::to_owned)))
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// What the first answer says beside the entries.

@@ -1,14 +1,16 @@
 //! `tenure runs …`.
 
 use clap::Subcommand;
+use futures_util::StreamExt;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tenure::model::{AgentId, RunId, TaskId};
+use tenure::model::{AgentId, RunId, RunStatus, TaskId};
 
 use super::common::{Common, Need, Session, agent_id, run_id, statuses, task_id, text_or_stdin};
+use super::ids::whole;
 use super::near;
 use super::pages::{HowMany, list};
-use super::settle::{Patience, settle, show_settled, wanted};
+use super::settle::{Patience, settle, show_settled, status, wanted};
 use crate::args::Global;
 use crate::client::{Answer, Ask};
 use crate::exit::{Exit, Failure};
@@ -29,23 +31,28 @@ pub(crate) enum Runs {
     )]
     List(ListRuns),
     /// A run with its attempts, and if asked for its events and files
-    #[command(after_help = "Example:\n  tenure runs show 019c2f6e8d5a7c31a0b4 --events --files")]
+    #[command(after_help = "Example:\n  tenure runs show 019c2f6e8d5a --events --files")]
     Show(ShowRun),
+    /// Print a file of a run
+    #[command(after_help = "Examples:\n  \
+        tenure runs cat 019c2f6e8d5a output.md\n  \
+        tenure runs show 019c2f6e8d5a --files")]
+    Cat(CatFile),
     /// Wait until a run is over or waits for a person; the exit code says how it ended
-    #[command(after_help = "Example:\n  tenure runs wait 019c2f6e8d5a7c31a0b4 --timeout 10m && echo done")]
+    #[command(after_help = "Example:\n  tenure runs wait 019c2f6e8d5a --timeout 10m && echo done")]
     Wait(WaitRun),
     /// Cancel runs: these, or all that match and have not ended
     #[command(after_help = "Examples:\n  \
-        tenure runs cancel 019c2f6e8d5a7c31a0b4 --reason 'wrong input'\n  \
+        tenure runs cancel 019c2f6e8d5a --reason 'wrong input'\n  \
         tenure runs cancel --task nightly-report --force")]
     Cancel(CancelRuns),
     /// Do an ended run again, as a new run
-    #[command(after_help = "Example:\n  tenure runs retry 019c2f6e8d5a7c31a0b4 --wait")]
+    #[command(after_help = "Example:\n  tenure runs retry 019c2f6e8d5a --wait")]
     Retry(RetryRun),
     /// Answer a run that waits for a person
     #[command(after_help = "Examples:\n  \
-        tenure runs resume 019c2f6e8d5a7c31a0b4 --approve\n  \
-        tenure runs resume 019c2f6e8d5a7c31a0b4 --reject --answer 'not on a Friday'")]
+        tenure runs resume 019c2f6e8d5a --approve\n  \
+        tenure runs resume 019c2f6e8d5a --reject --answer 'not on a Friday'")]
     Resume(ResumeRun),
 }
 
@@ -110,6 +117,18 @@ pub(crate) struct WaitRun {
     run_id: RunId,
     #[command(flatten)]
     patience: Patience,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CatFile {
+    /// The run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    run_id: RunId,
+    /// The file, below the folder of the run
+    #[arg(value_name = "PATH")]
+    path: String,
     #[command(flatten)]
     common: Common,
 }
@@ -179,6 +198,7 @@ impl Runs {
         match self {
             Self::List(asked) => &asked.common,
             Self::Show(asked) => &asked.common,
+            Self::Cat(asked) => &asked.common,
             Self::Wait(asked) => &asked.common,
             Self::Cancel(asked) => &asked.common,
             Self::Retry(asked) => &asked.common,
@@ -192,6 +212,7 @@ pub(super) async fn execute(asked: Runs, global: &Global, output: Output) -> Res
     let done = match &asked {
         Runs::List(asked) => list_runs(&session, asked).await,
         Runs::Show(asked) => show(&session, asked).await,
+        Runs::Cat(asked) => cat(&session, asked).await,
         Runs::Wait(asked) => wait(&session, asked).await,
         Runs::Cancel(asked) => cancel(&session, asked).await,
         Runs::Retry(asked) => retry(&session, asked).await,
@@ -238,12 +259,45 @@ async fn list_runs(session: &Session, asked: &ListRuns) -> Result<Exit, Failure>
         .queries("created_after", after)
         .queries("created_before", before)
         .queries("text", &asked.text);
-    list(session, ask, "runs", &asked.how_many).await?.show(session, "run_id", runs_table)?;
+    let listed = list(session, ask, "runs", &asked.how_many).await?;
+    listed.show(session, "run_id", runs_table)?;
+    if let Some(task_id) = asked.filter.task.as_ref().filter(|_| listed.is_empty()) {
+        is_a_task(session, task_id).await;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Warns of a name that no task has.
+async fn is_a_task(session: &Session, task_id: &TaskId) {
+    let Err(failure) = session.client.ask(Ask::get(["tasks", task_id.as_str()])).await else { return };
+    if failure.exit == Exit::NotFound {
+        let failure = near::task(session, failure, task_id.as_str()).await;
+        session.warn(&failure);
+        failure.hint.iter().for_each(|hint| session.output.hint(hint));
+    }
+}
+
+async fn cat(session: &Session, asked: &CatFile) -> Result<Exit, Failure> {
+    let run_id = whole(session, &asked.run_id).await?;
+    let ask = Ask::get(["runs", &run_id, "workspace"]).below(&asked.path);
+    let mut pieces = session.client.pieces(ask).await?;
+    let mut shown = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        // On a terminal it is shown as text that does not steer it, which is known once it is whole.
+        if session.output.is_terminal {
+            shown.extend_from_slice(&piece);
+        } else {
+            session.output.bytes(&piece)?;
+        }
+    }
+    session.output.text(crate::output::plain(&String::from_utf8_lossy(&shown)))?;
     Ok(Exit::Ok)
 }
 
 async fn show(session: &Session, asked: &ShowRun) -> Result<Exit, Failure> {
-    let run_id = asked.run_id.as_str();
+    let run_id = whole(session, &asked.run_id).await?;
+    let run_id = run_id.as_str();
     let run = session.client.ask(Ask::get(["runs", run_id])).await?;
     if session.json || session.quiet {
         session.show(&run, "run_id", |_, _| String::new())?;
@@ -265,20 +319,30 @@ async fn show(session: &Session, asked: &ShowRun) -> Result<Exit, Failure> {
         parts.push(files_table(&session.look, &files));
     }
     session.output.line(parts.join("\n\n"))?;
+    if asked.files {
+        session.tell(format_args!("print a file with `tenure runs cat {run_id} PATH`"));
+    } else if matches!(status(&run.value()?), Some(RunStatus::Failed | RunStatus::Timeout)) {
+        session.tell(format_args!("what it left: `tenure runs show {run_id} --files`"));
+    }
     Ok(Exit::Ok)
 }
 
 async fn wait(session: &Session, asked: &WaitRun) -> Result<Exit, Failure> {
-    let settled = settle(session, asked.run_id.as_str(), asked.patience.limit()).await?;
+    let run_id = whole(session, &asked.run_id).await?;
+    let settled = settle(session, &run_id, asked.patience.limit()).await?;
     show_settled(session, &settled)
 }
 
 async fn cancel(session: &Session, asked: &CancelRuns) -> Result<Exit, Failure> {
     if !asked.run_ids.is_empty() {
         for run_id in &asked.run_ids {
-            let ask = Ask::post(["runs", run_id.as_str(), "cancel"]).json(asked.how().to_string());
+            let run_id = whole(session, run_id).await?;
+            let ask = Ask::post(["runs", &run_id, "cancel"]).json(asked.how().to_string());
             let answer = session.client.ask(ask).await?;
             session.show(&answer, "run_id", run_line)?;
+            if status(&answer.value()?).is_some_and(|now| now.is_terminal() && now != RunStatus::Cancelled) {
+                session.tell("it had ended already: nothing was changed");
+            }
         }
         return Ok(Exit::Ok);
     }
@@ -288,9 +352,24 @@ async fn cancel(session: &Session, asked: &CancelRuns) -> Result<Exit, Failure> 
         session.output.line(answer.body.trim_end())?;
     } else {
         let met = answer.value()?;
-        session.tell(format_args!("{} runs ended, {} were asked to stop", met["ended"], met["requested"]));
+        session.tell(what_was_met(&met));
     }
     Ok(Exit::Ok)
+}
+
+/// `1 run was cancelled, 2 runs were asked to stop`.
+fn what_was_met(met: &Value) -> String {
+    let told = [("ended", "cancelled"), ("requested", "asked to stop")].map(|(name, what)| {
+        let n = met[name].as_u64().unwrap_or(0);
+        let (runs, were) = if n == 1 { ("run", "was") } else { ("runs", "were") };
+        (n > 0).then(|| format!("{n} {runs} {were} {what}"))
+    });
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if told.is_empty() {
+        "nothing was cancelled: no run matches that has not ended".to_owned()
+    } else {
+        told.join(", ")
+    }
 }
 
 impl CancelRuns {
@@ -309,8 +388,13 @@ async fn retry(session: &Session, asked: &RetryRun) -> Result<Exit, Failure> {
     if let Some(query) = &asked.query {
         body["query"] = text_or_stdin(query)?.into();
     }
-    let ask = Ask::post(["runs", asked.run_id.as_str(), "retry"]).json(body.to_string());
-    let answer = session.client.ask(ask).await?;
+    let run_id = whole(session, &asked.run_id).await?;
+    let ask = Ask::post(["runs", &run_id, "retry"]).json(body.to_string());
+    let answer = session.client.ask(ask).await.map_err(|failure| {
+        in_another_state(failure, || {
+            format!("wait for its end with `tenure runs wait {run_id}`, or cancel it")
+        })
+    })?;
     if !asked.wait {
         session.show(&answer, "run_id", run_line)?;
         return Ok(wanted(&answer.value()?));
@@ -335,7 +419,20 @@ async fn resume(session: &Session, asked: &ResumeRun) -> Result<Exit, Failure> {
         Some(answer) => json!({ "approved": approved, "answer": answer }).to_string(),
         None => json!({ "approved": approved }).to_string(),
     };
-    let ask = Ask::post(["runs", asked.run_id.as_str(), "resume"]).json(body);
-    session.show(&session.client.ask(ask).await?, "run_id", run_line)?;
+    let run_id = whole(session, &asked.run_id).await?;
+    let answer = session.client.ask(Ask::post(["runs", &run_id, "resume"]).json(body)).await;
+    let answer = answer.map_err(|failure| {
+        in_another_state(failure, || {
+            "`tenure runs list --status awaiting_approval` shows the runs that wait for a person; \
+             a paused task is resumed with `tenure tasks resume TASK`"
+                .to_owned()
+        })
+    })?;
+    session.show(&answer, "run_id", run_line)?;
     Ok(Exit::Ok)
+}
+
+/// What to do about a run that does not stand where it has to.
+fn in_another_state(failure: Failure, hint: impl FnOnce() -> String) -> Failure {
+    if failure.exit == Exit::Conflict && failure.hint.is_none() { failure.hint(hint()) } else { failure }
 }

@@ -37,10 +37,11 @@ pub(super) async fn settle(
         Ok(settled) => settled,
         Err(_) => {
             let run = session.client.ask(Ask::get(["runs", run_id])).await?;
-            let status = status(&run.value()?).map_or("not settled", RunStatus::as_str);
+            let run = run.value()?;
+            let status = status(&run).map_or("not settled", RunStatus::as_str).replace('_', " ");
             let message = format!("run \"{run_id}\" is {status} after {limit:?}");
-            Err(Failure::new(Exit::Timeout, message)
-                .hint(format!("it goes on; wait again with `tenure runs wait {run_id}`")))
+            let again = || format!("it goes on; wait again with `tenure runs wait {run_id}`");
+            Err(Failure::new(Exit::Timeout, message).hint(stuck(session, &run).unwrap_or_else(again)))
         }
     }
 }
@@ -55,14 +56,44 @@ async fn settled(session: &Session, run_id: &str) -> Result<Answer, Failure> {
         if now.is_some_and(RunStatus::is_settled) {
             return Ok(run);
         }
-        if now == Some(RunStatus::Queued) && session.client.url().is_none() && session.output.is_terminal {
-            session.tell("no server was asked: a host of this store has to take it, such as `tenure serve`");
-        }
         if told.ended {
             return Err(Failure::new(Exit::Unavailable, "the server ended the stream of events")
                 .hint(format!("the run goes on; wait again with `tenure runs wait {run_id}`")));
         }
-        told.until_settled(session, &mut events).await?;
+        if told.waits || !now.is_some_and(is_queued) {
+            told.until_settled(session, &mut events).await?;
+            continue;
+        }
+        match timeout(NORMAL, told.until_settled(session, &mut events)).await {
+            Ok(done) => done?,
+            Err(_) => told.why_it_waits(session, run_id).await?,
+        }
+    }
+}
+
+/// How long a run usually waits for a host at most.
+const NORMAL: Duration = Duration::from_secs(2);
+
+/// What has to be done before a run goes on that waits; none if it goes on by itself, as far as is known.
+fn stuck(session: &Session, run: &Value) -> Option<String> {
+    if !status(run).is_some_and(is_queued) {
+        return None;
+    }
+    let text = |path: &str| run.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let straight = session.look.straight;
+    match text("/waiting/reason/reason") {
+        "worker" if straight => {
+            Some("no host executes it: start `tenure serve`, or `tenure run FILE TASK`".to_owned())
+        }
+        "no_agent" => {
+            let agent = text("/waiting/reason/agent_id");
+            Some(format!("no host here has agent \"{agent}\": the run waits until one has"))
+        }
+        "paused" => {
+            let task = text("/task_id");
+            Some(format!("its task is paused: resume it with `tenure tasks resume {task}`"))
+        }
+        _ => None,
     }
 }
 
@@ -71,9 +102,23 @@ async fn settled(session: &Session, run_id: &str) -> Result<Answer, Failure> {
 struct Told {
     /// The stream has ended.
     ended: bool,
+    /// Why it waits.
+    waits: bool,
 }
 
 impl Told {
+    /// Tells why it still waits, once. What only time can change is told to who watches.
+    async fn why_it_waits(&mut self, session: &Session, run_id: &str) -> Result<(), Failure> {
+        self.waits = true;
+        let run = session.client.ask(Ask::get(["runs", run_id])).await?.value()?;
+        if let Some(stuck) = stuck(session, &run) {
+            session.output.hint(stuck);
+        } else if status(&run).is_some_and(is_queued) {
+            session.tell(run_line(&session.look, &run));
+        }
+        Ok(())
+    }
+
     /// Tells what comes until something says that the run may have settled.
     async fn until_settled(&mut self, session: &Session, events: &mut Messages) -> Result<(), Failure> {
         loop {
@@ -92,6 +137,10 @@ impl Told {
             }
         }
     }
+}
+
+fn is_queued(status: RunStatus) -> bool {
+    matches!(status, RunStatus::Queued | RunStatus::Retrying)
 }
 
 /// Where a run stands; none for what this program does not know.

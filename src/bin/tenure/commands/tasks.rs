@@ -61,7 +61,7 @@ pub(crate) enum Tasks {
     )]
     Delete(DeleteTask),
     /// What became of the instants that the schedule of a task named, and what comes next
-    #[command(after_help = "Example:\n  tenure tasks occurrences nightly-report --limit 10")]
+    #[command(after_help = "Example:\n  tenure tasks occurrences nightly-report --next 3 --limit 10")]
     Occurrences(Occurrences),
 }
 
@@ -152,6 +152,9 @@ pub(crate) struct Occurrences {
     task_id: TaskId,
     #[command(flatten)]
     how_many: HowMany,
+    /// How many that are to come; --limit is for those that were
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    next: u32,
     #[command(flatten)]
     common: Common,
 }
@@ -210,7 +213,7 @@ async fn act(session: &Session, asked: &Tasks) -> Result<Exit, Failure> {
         Tasks::Resume(asked) => switch(session, &asked.task_id, "resume", "resumed").await?,
         Tasks::Delete(asked) => delete(session, asked).await?,
         Tasks::Occurrences(asked) => {
-            let ask = Ask::get(["tasks", asked.task_id.as_str(), "occurrences"]);
+            let ask = Ask::get(["tasks", asked.task_id.as_str(), "occurrences"]).query("next", asked.next);
             let listed = list(session, ask, "past", &asked.how_many).await?;
             let next = listed.field("next");
             listed.show(session, "due_at", |look, past| occurrences_table(look, past, &next))?;
@@ -231,7 +234,25 @@ async fn show(session: &Session, task_id: &TaskId) -> Result<(), Failure> {
 async fn add(session: &Session, asked: &AddTask) -> Result<(), Failure> {
     let body = new_task(session, asked.task_id.as_ref(), asked.file.as_deref(), &asked.flags)?;
     let answer = session.client.ask(Ask::post(["tasks"]).json(body)).await?;
-    changed(session, &answer, "made").await
+    changed(session, &answer, "made").await?;
+    agent_is_known(session, &answer).await
+}
+
+/// Warns of a task whose agent nobody has who was asked.
+async fn agent_is_known(session: &Session, task: &Answer) -> Result<(), Failure> {
+    let task = task.value()?;
+    let Some(agent) = task.get("agent_id").and_then(Value::as_str) else { return Ok(()) };
+    match session.client.ask(Ask::get(["agents", agent])).await {
+        Err(failure) if failure.exit == Exit::NotFound => {
+            session.warn(format_args!(
+                "no host here has agent \"{}\": its runs wait until one has",
+                crate::output::plain(agent)
+            ));
+            Ok(())
+        }
+        // The task is stored, whatever became of the question.
+        _ => Ok(()),
+    }
 }
 
 async fn edit(session: &Session, asked: &EditTask) -> Result<(), Failure> {
@@ -240,7 +261,8 @@ async fn edit(session: &Session, asked: &EditTask) -> Result<(), Failure> {
     let current = session.client.ask(Ask::get(["tasks", task_id])).await?;
     let body = change(session, &current, asked.file.as_deref(), &asked.flags)?;
     let answer = session.client.ask(Ask::patch(["tasks", task_id]).json(body)).await?;
-    changed(session, &answer, "changed").await
+    changed(session, &answer, "changed").await?;
+    agent_is_known(session, &answer).await
 }
 
 /// Shows a task as it is now.

@@ -88,6 +88,8 @@ pub(crate) const TABLE: &[Setting] = &[
     setting!(server.allow_agents, "TENURE_ALLOW_AGENTS", "BOOL",
         "Whether agents may be made and removed over HTTP. Those that run programs come from the file alone.")
         .flag("allow-agents"),
+    setting!(server.agent_env, "TENURE_AGENT_ENV", "NAME,NAME",
+        "The variables whose values agents made over HTTP may send. Without it they may name none."),
     setting!(opt server.default_agent, "TENURE_DEFAULT_AGENT", "AGENT",
         "The agent of tasks that name none. One that is the only agent needs no mention.")
         .flag("default-agent"),

@@ -10,16 +10,21 @@ use super::{Look, at, entries, text};
 
 /// How the host is.
 pub(crate) fn status_record(look: &Look, status: &Value) -> String {
-    let running = at(status, "running") == &Value::Bool(true);
-    let running = if running { "running" } else { "not running" };
     let health = at(status, "health");
+    let runs = at(status, "running") == &Value::Bool(true);
+    let running = match at(health, "draining") {
+        _ if runs => painted(look, "running"),
+        Value::Bool(false) => "none was asked: this is straight from the store".to_owned(),
+        _ => "not running".to_owned(),
+    };
+    let instance = if look.straight { String::new() } else { text(status, "worker_id") };
     let stored = match at(health, "store.state").as_str().or_else(|| at(health, "store").as_str()) {
         Some(state) => state.replace('_', " "),
         None => String::new(),
     };
     Record::default()
-        .line("host", painted(look, running))
-        .line("instance", text(status, "worker_id"))
+        .line("host", running)
+        .line("instance", instance)
         .line("store", stored)
         .line("draining", Some(text(health, "draining")).filter(|d| d != "false").unwrap_or_default())
         .line("executing", text(health, "executing"))

@@ -86,7 +86,9 @@ pub(super) fn colour(status: &str) -> Option<Color> {
         "completed" | "enabled" | "ok" | "ran" | "ready" => Some(Color::Green),
         "failed" | "timeout" | "lost" | "failing" | "fail" => Some(Color::Red),
         "running" | "claimed" => Some(Color::Cyan),
-        "retrying" | "awaiting_approval" | "interrupted" | "paused" | "warn" => Some(Color::Yellow),
+        "retrying" | "awaiting approval" | "awaiting_approval" | "interrupted" | "paused" | "warn" => {
+            Some(Color::Yellow)
+        }
         "cancelled" | "skipped" | "coalesced" => Some(Color::DarkGrey),
         _ => None,
     }

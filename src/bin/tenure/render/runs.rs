@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::list::{Column, painted, table};
 use super::record::Record;
-use super::{Look, at, entries, one_line, text};
+use super::{Look, at, entries, one_line, state, text};
 
 /// Runs, a line each.
 pub(crate) fn runs_table(look: &Look, runs: &[Value]) -> String {
@@ -22,19 +22,39 @@ pub(crate) fn runs_table(look: &Look, runs: &[Value]) -> String {
         [
             text(run, "run_id"),
             text(run, "task_id"),
-            text(run, "status"),
-            attempts(run),
+            state(run, "status"),
+            text(run, "attempt"),
             text(run, "trigger_type"),
             look.when(run, "queued_at"),
-            look.took(run, "started_at", "finished_at"),
+            took(look, run),
             note(look, run),
         ]
     };
     table(look, columns, runs.iter().map(row).collect(), "no runs")
 }
 
+/// How long it took; nothing while it waits for its turn.
+fn took(look: &Look, run: &Value) -> String {
+    let waits = matches!(at(run, "status").as_str(), Some("queued" | "retrying" | "awaiting_approval"));
+    if waits { String::new() } else { look.took(run, "started_at", "finished_at") }
+}
+
+/// `2, 1 of 3 retries spent, 1 interrupted`: attempts that no failure made are no retries.
 fn attempts(run: &Value) -> String {
-    format!("{}/{}", text(run, "attempt"), text(run, "max_attempts"))
+    let number = |path| at(run, path).as_u64().unwrap_or(0);
+    let (failures, interruptions) = (number("failures"), number("interruptions"));
+    let retries = number("max_attempts").saturating_sub(1).saturating_sub(interruptions);
+    let mut told = vec![match text(run, "attempt") {
+        none if none == "0" => return "none yet".to_owned(),
+        attempt => attempt,
+    }];
+    if retries > 0 {
+        told.push(format!("{} of {retries} retries spent", failures.min(retries)));
+    }
+    if interruptions > 0 {
+        told.push(format!("{interruptions} interrupted"));
+    }
+    told.join(", ")
 }
 
 /// What is worth saying of a run in a few words.
@@ -67,7 +87,7 @@ fn progress(run: &Value) -> String {
     if percent.is_empty() { message } else { format!("{percent}% {message}").trim_end().to_owned() }
 }
 
-/// Why it waits, since when.
+/// Why it waits.
 fn waiting(look: &Look, run: &Value) -> String {
     let reason = at(run, "waiting.reason");
     // The kind of reason is flattened into the reason, or it is the reason.
@@ -82,6 +102,7 @@ fn waiting(look: &Look, run: &Value) -> String {
         }
         "paused" => "its task is paused".to_owned(),
         "no_agent" => format!("no host here has agent {}", text(detail, "agent_id")),
+        "worker" if look.straight => "no host has taken it yet".to_owned(),
         "worker" => "every worker is busy".to_owned(),
         "approval" => "a person has to answer".to_owned(),
         other => other.replace('_', " "),
@@ -90,13 +111,11 @@ fn waiting(look: &Look, run: &Value) -> String {
 
 /// A run in full.
 pub(crate) fn run_record(look: &Look, run: &Value) -> String {
-    let started = !at(run, "started_at").is_null();
-    let took = if started { look.took(run, "started_at", "finished_at") } else { String::new() };
     Record::default()
         .line("run", text(run, "run_id"))
         .line("task", text(run, "task_id"))
         .line("agent", text(run, "agent_id"))
-        .line("status", painted(look, &text(run, "status")))
+        .line("status", painted(look, &state(run, "status")))
         .line("waiting", waiting_since(look, run))
         .line("attempt", attempts(run))
         .line("progress", progress(run))
@@ -110,7 +129,7 @@ pub(crate) fn run_record(look: &Look, run: &Value) -> String {
         .line("due", look.when_exactly(run, "due_at"))
         .line("started", look.when_exactly(run, "started_at"))
         .line("finished", look.when_exactly(run, "finished_at"))
-        .line("took", took)
+        .line("took", took(look, run))
         .line("deadline", look.when_exactly(run, "deadline_at"))
         .line("held by", text(run, "lease_owner"))
         .line("fence", text(run, "fence"))
@@ -134,7 +153,11 @@ fn cancelled(look: &Look, run: &Value) -> String {
     if asked.is_empty() {
         return asked;
     }
-    format!("asked for {asked} by {}: {}", text(run, "cancelled_by"), text(run, "cancel_reason"))
+    let by = match text(run, "cancelled_by") {
+        by if by == "http" => "a request".to_owned(),
+        by => by,
+    };
+    format!("asked for {asked} by {by}: {}", text(run, "cancel_reason"))
 }
 
 /// Metadata, as it was written; nothing for an empty object.
@@ -145,7 +168,7 @@ pub(super) fn metadata(of: &Value) -> String {
 
 /// A run in a sentence: what became of what was asked for.
 pub(crate) fn run_line(look: &Look, run: &Value) -> String {
-    let status = painted(look, &text(run, "status"));
+    let status = painted(look, &state(run, "status"));
     let line = format!("run {} of task {}: {status}", text(run, "run_id"), text(run, "task_id"));
     let note = note(look, run);
     if note.is_empty() { line } else { format!("{line}, {note}") }
@@ -164,7 +187,7 @@ pub(crate) fn attempts_table(look: &Look, attempts: &[Value]) -> String {
     let row = |attempt: &Value| {
         [
             text(attempt, "attempt"),
-            text(attempt, "status"),
+            state(attempt, "status"),
             look.when(attempt, "started_at"),
             look.took(attempt, "started_at", "finished_at"),
             text(attempt, "instance").chars().take(8).collect(),

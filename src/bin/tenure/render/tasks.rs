@@ -6,7 +6,7 @@ use super::list::{Column, painted, table};
 use super::record::Record;
 use super::runs::{metadata, run_line};
 use super::times::{length, seconds};
-use super::{Look, at, text};
+use super::{Look, at, entries, text};
 
 /// Tasks, a line each.
 pub(crate) fn tasks_table(look: &Look, tasks: &[Value]) -> String {
@@ -15,7 +15,7 @@ pub(crate) fn tasks_table(look: &Look, tasks: &[Value]) -> String {
         Column::Name("AGENT"),
         Column::Status("STATE"),
         Column::Short("SCHEDULE"),
-        Column::Short("CHANGED"),
+        Column::Short("NEXT"),
         Column::Text("QUERY"),
     ];
     let row = |task: &Value| {
@@ -23,8 +23,8 @@ pub(crate) fn tasks_table(look: &Look, tasks: &[Value]) -> String {
             text(task, "task_id"),
             text(task, "agent_id"),
             state(task).to_owned(),
-            schedule(look, at(task, "schedule")),
-            look.when(task, "updated_at"),
+            schedule(look, at(task, "schedule"), false),
+            look.when(task, due(task)),
             text(task, "query"),
         ]
     };
@@ -34,21 +34,29 @@ pub(crate) fn tasks_table(look: &Look, tasks: &[Value]) -> String {
 fn state(task: &Value) -> &'static str {
     if at(task, "enabled") == &Value::Bool(false) {
         "paused"
-    } else if at(task, "schedule_state.state") == "failing" {
+    } else if at(task, "schedule_state.place.state") == "failing" {
         "failing"
     } else {
         "enabled"
     }
 }
 
-/// `every 5m`, `cron 0 9 * * * (Europe/Berlin)`, `once in 3h`, `manual`.
-fn schedule(look: &Look, schedule: &Value) -> String {
+/// Where a task in a list says when it is due next; a paused one is not.
+fn due(task: &Value) -> &'static str {
+    if at(task, "enabled") == &Value::Bool(false) { "" } else { "schedule_state.place.due_at" }
+}
+
+/// `every 5m`, `cron 0 9 * * * (Europe/Berlin)`, `once 2026-11-30 09:00 Europe/Paris (in 3h)`, `manual`.
+fn schedule(look: &Look, schedule: &Value, from_now: bool) -> String {
     let zone = text(schedule, "timezone");
     let zone = if zone.is_empty() || zone == "UTC" { zone } else { format!(" ({zone})") };
     match at(schedule, "type").as_str().unwrap_or("manual") {
         "interval" => format!("every {}", seconds(at(schedule, "seconds"))),
         "cron" => format!("cron {}{}", text(schedule, "expression"), zone.trim_start_matches("UTC")),
-        "once" => format!("once {}", look.when(schedule, "run_at")),
+        "once" => {
+            let told = format!("once {}", look.minute(schedule, "run_at", &text(schedule, "timezone")));
+            if from_now && !look.utc { format!("{told} ({})", look.when(schedule, "run_at")) } else { told }
+        }
         other => other.to_owned(),
     }
 }
@@ -64,12 +72,13 @@ pub(crate) fn task_record(look: &Look, task: &Value, status: &Value) -> String {
         .line("task", text(task, "task_id"))
         .line("agent", text(task, "agent_id"))
         .line("state", painted(look, state(&with_state)))
-        .line("schedule", schedule(look, at(task, "schedule")))
+        .line("schedule", schedule(look, at(task, "schedule"), true))
         .line("next", next(look, status))
+        .line("last", look.when_exactly(status, "schedule_state.last_due"))
         .line("runs", counts(at(status, "status_counts")))
         .line("latest", latest)
-        .line("timeout", seconds(at(task, "timeout_seconds")))
-        .line("deadline", seconds(at(task, "deadline_seconds")))
+        .line("timeout", or_none(seconds(at(task, "timeout_seconds"))))
+        .line("deadline", or_none(seconds(at(task, "deadline_seconds"))))
         .line("retries", retries(at(task, "retry_policy")))
         .line("overlap", text(task, "overlap_policy"))
         .line("session", session(at(task, "session_policy")))
@@ -86,12 +95,20 @@ pub(crate) fn task_record(look: &Look, task: &Value, status: &Value) -> String {
 
 /// When it is due next, or why it is not.
 fn next(look: &Look, status: &Value) -> String {
-    let state = at(status, "schedule_state");
+    let state = at(status, "schedule_state.place");
     if at(state, "state") == "failing" {
         let error = text(state, "error");
         return format!("failing since {}: {error}", look.when(state, "since"));
     }
-    look.when_exactly(state, "due_at")
+    let due = look.when_exactly(state, "due_at");
+    if !due.is_empty() && at(status, "enabled") == &Value::Bool(false) {
+        return "none while it is paused".to_owned();
+    }
+    due
+}
+
+fn or_none(length: String) -> String {
+    if length.is_empty() { "none".to_owned() } else { length }
 }
 
 /// Numbers by status, those that are not 0.
@@ -108,11 +125,14 @@ fn retries(policy: &Value) -> String {
     }
     let (first, last) =
         (seconds(at(policy, "initial_delay_seconds")), seconds(at(policy, "max_delay_seconds")));
+    let classes: Vec<&str> = entries(policy, "retry_on").iter().filter_map(Value::as_str).collect();
+    let on = if classes.is_empty() { String::new() } else { format!("; on {}", classes.join(", ")) };
+    let on = crate::output::plain(&on);
     match at(policy, "backoff").as_str() {
         Some("exponential") => {
-            format!("up to {most}, after {first}, then twice as long each, at most {last}")
+            format!("up to {most}, after {first}, then twice as long each, at most {last}{on}")
         }
-        _ => format!("up to {most}, each after {first}"),
+        _ => format!("up to {most}, each after {first}{on}"),
     }
 }
 

@@ -10,6 +10,7 @@ fn look() -> Look {
         now: "2026-11-29T22:00:00Z".parse().unwrap(),
         zone: TimeZone::fixed(Offset::constant(1)),
         utc: false,
+        straight: false,
         width: None,
         colours: false,
     }
@@ -140,6 +141,10 @@ fn tasks_are_a_line_each_with_their_schedules() {
         task(json!({ "type": "cron", "expression": "0 2 * * *", "timezone": "UTC" })),
         task(json!({ "type": "cron", "expression": "0 2 * * *", "timezone": "Europe/Berlin" })),
         with(task(json!({ "type": "once", "run_at": "2026-12-01T09:00:00Z" })), json!({ "enabled": false })),
+        with(
+            task(json!({ "type": "once", "run_at": "2026-12-01T09:00:00Z", "timezone": "Europe/Paris" })),
+            json!({ "schedule_state": { "place": { "state": "waiting", "due_at": "2026-12-01T09:00:00Z" } } }),
+        ),
     ];
     insta::assert_snapshot!(format!("{}\n\n{}", tasks_table(&look(), &tasks), tasks_table(&look(), &[])));
 }
@@ -148,9 +153,10 @@ fn tasks_are_a_line_each_with_their_schedules() {
 fn a_task_is_told_in_full() {
     let task = task(json!({ "type": "cron", "expression": "0 2 * * *", "timezone": "UTC" }));
     let waiting = json!({ "enabled": true, "status_counts": { "completed": 12, "failed": 1, "queued": 0 },
-        "schedule_state": { "state": "waiting", "due_at": "2026-11-30T02:00:00Z" }, "latest_run": runs()[0] });
-    let failing = json!({ "enabled": true, "status_counts": {}, "latest_run": null, "schedule_state": {
-        "state": "failing", "error": "the zone is gone", "since": "2026-11-29T02:00:00Z" } });
+        "schedule_state": { "last_due": "2026-11-29T02:00:00Z",
+            "place": { "state": "waiting", "due_at": "2026-11-30T02:00:00Z" } }, "latest_run": runs()[0] });
+    let failing = json!({ "enabled": true, "status_counts": {}, "latest_run": null, "schedule_state": { "place": {
+        "state": "failing", "error": "the zone is gone", "since": "2026-11-29T02:00:00Z" } } });
     insta::assert_snapshot!(format!(
         "{}\n\n---\n\n{}",
         task_record(&look(), &task, &waiting),

@@ -1,6 +1,7 @@
 //! Times and lengths of time, told to people.
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::{Look, at};
@@ -20,6 +21,18 @@ impl Look {
         }
         let shown = instant.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
         format!("{shown} ({})", from_now(self.now, instant))
+    }
+
+    /// The minute that clocks show: in a zone that is named, or else in that of who looks.
+    pub(super) fn minute(&self, value: &Value, path: &str, zone: &str) -> String {
+        let Some(instant) = instant(at(value, path)) else { return String::new() };
+        if self.utc {
+            return exactly(instant);
+        }
+        let named = if zone == "UTC" { None } else { TimeZone::get(zone).ok() };
+        let name = if named.is_some() { format!(" {}", crate::output::plain(zone)) } else { String::new() };
+        let shown = instant.to_zoned(named.unwrap_or_else(|| self.zone.clone()));
+        format!("{}{name}", shown.strftime("%Y-%m-%d %H:%M"))
     }
 
     /// The clock alone, for lines that follow each other.

@@ -63,6 +63,7 @@ async fn replace(host: Host, before: Loaded) -> Result<Loaded, Failure> {
     checked.server.listen = before.config.server.listen;
     check_token(&checked)?;
     host.directory.set_file(loaded.agents.clone())?;
+    host.directory.allow_variables(loaded.config.server.agent_env.clone());
     tell_missing_agents(&loaded, &host.directory);
     for task in &loaded.tasks {
         declare::task(&host.tenure, task).await?;

@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::Tenure;
-use tenure::model::Timestamp;
-use tenure::store::SqliteStore;
+use tenure::agents::Directory;
+use tenure::model::{AgentId, RunStatus, TaskId, Timestamp};
+use tenure::store::{PageRequest, RunFilter, SqliteStore};
+use tenure::{Error, Tenure};
 
 use super::Finding;
 use crate::commands::common::Need;
 use crate::commands::here;
-use crate::config::{Config, StoreUrl};
+use crate::config::{Loaded, StoreUrl};
 use crate::exit::Failure;
 
 /// How many findings of the check are told.
@@ -19,7 +20,8 @@ const TOLD: usize = 5;
 /// How far clocks may be apart.
 const SKEW: Duration = Duration::from_secs(2);
 
-pub(super) async fn look(config: &Config, found: &mut Vec<Finding>) {
+pub(super) async fn look(loaded: &Loaded, found: &mut Vec<Finding>) {
+    let config = &loaded.config;
     let path = match &config.store.url {
         StoreUrl::Memory => {
             let message = "it is kept in memory: nothing survives the end of the server";
@@ -28,7 +30,7 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Finding>) {
         }
         StoreUrl::Sqlite(path) => path,
         #[cfg(any(feature = "postgres", feature = "redis"))]
-        _ => return open(config, found).await,
+        _ => return open(loaded, found).await,
     };
     if !path.exists() {
         let message = format!("there is none at \"{}\" yet", path.display());
@@ -36,7 +38,7 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Finding>) {
         return found.push(Finding::warn("store", message).hint(hint));
     }
     if schema(path, found) {
-        open(config, found).await;
+        open(loaded, found).await;
     }
 }
 
@@ -70,7 +72,8 @@ fn schema(path: &Path, found: &mut Vec<Finding>) -> bool {
     true
 }
 
-async fn open(config: &Config, found: &mut Vec<Finding>) {
+async fn open(loaded: &Loaded, found: &mut Vec<Finding>) {
+    let config = &loaded.config;
     let store = match here::store(config, Need::Existing).await {
         Ok(store) => store,
         Err(failure) => return found.push(Finding::failed("store", failure)),
@@ -80,6 +83,10 @@ async fn open(config: &Config, found: &mut Vec<Finding>) {
         Ok(tenure) => {
             found.push(clock(&tenure).await);
             found.push(whole(&tenure).await);
+            match wanted(&tenure, loaded).await {
+                Ok(wanted) => found.extend(wanted),
+                Err(error) => found.push(Finding::failed("tasks", error.into())),
+            }
         }
         Err(error) => found.push(Finding::failed("store", error.into())),
     }
@@ -124,6 +131,38 @@ async fn whole(tenure: &Tenure) -> Finding {
         }
         Err(error) => Finding::failed("records", error.into()),
     }
+}
+
+/// How many tasks are looked through, and up to how many runs are counted.
+const TASKS: usize = 1_000;
+const RUNS: u64 = 10_000;
+
+/// Tasks whose agents nobody here has, and runs that wait while none executes.
+async fn wanted(tenure: &Tenure, loaded: &Loaded) -> Result<Vec<Finding>, Error> {
+    let directory = Directory::open(tenure.clone()).await?;
+    directory.set_file(loaded.agents.clone())?;
+    let agents = tenure.agents();
+    let tasks = tenure.tasks(PageRequest { limit: TASKS, cursor: None }).await?;
+    let without = tasks.items.iter().map(|(task, _)| (&task.spec.task_id, &task.spec.agent_id));
+    let without = without.filter(|(_, agent_id)| !agents.contains(agent_id));
+    let mut found: Vec<Finding> = without.take(TOLD).map(|(task, agent)| agentless(task, agent)).collect();
+    let counted = |statuses: Vec<RunStatus>| {
+        let filter = RunFilter { statuses, ..RunFilter::default() };
+        async { tenure.count_runs(filter, RUNS).await.map(|(count, _)| count) }
+    };
+    let waiting = counted(vec![RunStatus::Queued, RunStatus::Retrying]).await?;
+    if waiting > 0 && counted(vec![RunStatus::Claimed, RunStatus::Running]).await? == 0 {
+        found.push(
+            Finding::warn("runs", format!("as many as {waiting} wait, and none executes"))
+                .hint("`tenure serve` executes them; `tenure runs list --status queued` shows them"),
+        );
+    }
+    Ok(found)
+}
+
+fn agentless(task_id: &TaskId, agent_id: &AgentId) -> Finding {
+    Finding::warn("task", format!("{task_id}: no host with these settings has its agent \"{agent_id}\""))
+        .hint(format!("give it in the file of settings as `[agents.{agent_id}]`: until then its runs wait"))
 }
 
 #[cfg(test)]

@@ -22,10 +22,10 @@ mod postgres;
 #[cfg(feature = "redis")]
 #[path = "support/redis.rs"]
 mod redis;
-#[path = "support/servers/redis.rs"]
-mod redis_server;
 #[path = "support/servers.rs"]
 mod servers;
+
+use servers::redis as redis_server;
 
 /// A store under test: its name, and how to get an empty one.
 type Named = (&'static str, fn() -> Fixture);

@@ -9,13 +9,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 #[path = "program/kit.rs"]
 mod kit;
-#[path = "support/servers/redis.rs"]
-mod redis_server;
-#[allow(dead_code, reason = "each test binary uses a part of it")]
 #[path = "support/servers.rs"]
 mod servers;
 
 use kit::{Place, Server, until};
+use servers::redis as redis_server;
 
 /// Each host executes one run at once, so that two that run are one of each.
 const CONFIG: &str = r#"

@@ -9,14 +9,16 @@ use libtest_mimic::{Arguments, Failed, Trial};
 mod kept;
 #[path = "support/redis.rs"]
 mod redis;
-#[path = "support/servers/redis.rs"]
-mod redis_server;
 #[path = "redis_store/refused.rs"]
 mod refused;
 #[path = "redis_store/restart.rs"]
 mod restart;
 #[path = "redis_store/room.rs"]
 mod room;
+#[path = "support/servers.rs"]
+mod servers;
+
+use servers::redis as redis_server;
 
 /// A test: its name, and what it does.
 type Named = (&'static str, fn());
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
             Ok(())
         });
         if missing {
-            return trial.with_kind("no server").with_ignored_flag(!redis_server::is_required());
+            return trial.with_kind("no server").with_ignored_flag(!servers::is_required("redis"));
         }
         trial
     });

@@ -26,13 +26,12 @@ mod postgres;
 #[cfg(feature = "redis")]
 #[path = "support/redis.rs"]
 mod redis;
-#[path = "support/servers/redis.rs"]
-mod redis_server;
 #[path = "support/servers.rs"]
 mod servers;
 #[path = "store_properties/world.rs"]
 mod world;
 
+use servers::redis as redis_server;
 use world::World;
 
 /// A store under test: its name, how many sequences, and how to get an empty one.

@@ -2,6 +2,7 @@
 //!
 //! A small shell waits beside the server for the end of a pipe that only this process holds. However this process
 //! ends, killed or not, the shell then stops the server and removes the folder.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -11,6 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::thread;
+
+#[path = "servers/redis.rs"]
+pub(crate) mod redis;
 
 /// Where a server can be reached; or why there is none.
 pub(crate) type Found = Result<String, String>;

@@ -1,17 +1,12 @@
 //! A private Redis server: one for a test process, on the loopback, in a temporary folder.
-//!
-//! A small shell waits beside the server for the end of a pipe that only this process holds. However this process
-//! ends, killed or not, the shell then ends the server and removes the folder.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Where a server can be reached; or why there is none.
-pub(crate) type Found = Result<String, String>;
+use super::{Found, programs, skipped};
 
 /// That of `TENURE_TEST_REDIS`, or one of this process.
 pub(crate) fn redis() -> &'static Found {
@@ -22,18 +17,11 @@ pub(crate) fn redis() -> &'static Found {
         Err(_) => match Server::start(&[]) {
             Ok(server) => Ok(SERVER.get_or_init(|| server).url()),
             Err(why) => {
-                let line = format!("SKIPPED redis: {why}\n");
-                // To the handle: what a test prints is swallowed when it passes.
-                let _ = std::io::stderr().write_all(line.as_bytes());
+                skipped("redis", &why);
                 Err(why)
             }
         },
     })
-}
-
-/// Whether tests without this server have to fail instead of being left out.
-pub(crate) fn is_required() -> bool {
-    std::env::var("TENURE_TEST_REQUIRE").is_ok_and(|all| all.split(',').any(|one| one.trim() == "redis"))
 }
 
 /// Starts the server, then waits for the pipe to close.
@@ -77,7 +65,8 @@ impl Server {
 
     /// Starts it again, on the same port and with the same data.
     pub(crate) fn begin(&mut self) -> Result<(), String> {
-        let program = program("redis-server")
+        let program = programs(&["redis-server"], &[])
+            .map(|folder| folder.join("redis-server"))
             .ok_or("no program redis-server; install a Redis server, or name one in TENURE_TEST_REDIS")?;
         let mut command = Command::new("sh");
         command.args(["-c", LIFE, "life"]).arg(program).arg(self.port.to_string()).args(&self.more);
@@ -127,9 +116,4 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }

@@ -15,7 +15,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_expected() {
         ("a heartbeat that comes too late", "[worker]\nlease = 10\nheartbeat = 9\n".into()),
         ("no worker at all", "[worker]\nconcurrency = 0\n".into()),
         ("an address that is none", "[server]\nlisten = \"8000\"\n".into()),
-        ("a store that is not here", "[store]\nurl = \"postgres://u:hunter2@db/tenure\"\n".into()),
+        ("a store that is not here", "[store]\nurl = \"mongodb://u:hunter2@db/tenure\"\n".into()),
         ("a store that is none", "[store]\nurl = \"tenure.db\"\n".into()),
         ("a token that is no text", "[server]\ntoken = 4711\n".into()),
         ("a token that is not set", "[server]\ntoken_env = \"TENURE_TEST_NO_SUCH_TOKEN\"\n".into()),

@@ -84,3 +84,19 @@ async fn task_s8_progress_is_coalesced_to_one_a_second_and_bounded() {
     assert!(told[1].data["coalesced"].as_u64().unwrap() > 5, "what was replaced is counted\n{seen}");
     moved_lawfully(seen.run(1).assert_status("completed"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn task_s8_what_was_told_last_is_stored_with_the_end() {
+    let host = host().await;
+    let script = Script::new().progress(10, "begun").takes(SECOND / 10).progress(40, "on");
+    host.agent("agent", script.progress(100, "all of it").answers("done"));
+    host.task(task(json!({}))).await;
+    host.run("t").await;
+    host.drain().await;
+    let seen = host.see("t").await;
+    let run = seen.run(1).assert_status("completed");
+    run.assert_events("queued, claimed, started, progress, progress, completed");
+    let last = run.run.progress.as_ref().unwrap();
+    assert_eq!((last.percent, &*last.message), (Some(100), "all of it"));
+    moved_lawfully(run);
+}

@@ -8,7 +8,7 @@ mod events;
 mod form;
 mod here;
 mod host;
-mod near;
+pub(crate) mod near;
 mod pages;
 mod reference;
 mod runs;

@@ -10,8 +10,9 @@ use tenure::agents::AgentDefinition;
 use tenure::model::{AgentId, Invalid, TaskSpec};
 use toml::de::{DeTable, DeValue};
 
+use super::missing::near_files;
 use super::sections::Config;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, reason};
 
 /// The text of a file, and where in it things are.
 pub(crate) struct File {
@@ -30,11 +31,15 @@ pub(crate) struct FileTask {
 impl File {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read(path).map_err(|error| {
-            let exit = match error.kind() {
-                std::io::ErrorKind::NotFound => Exit::NotFound,
-                _ => Exit::Usage,
-            };
-            Failure::new(exit, format!("the file \"{}\" cannot be read: {error}", path.display()))
+            let message = format!("the file \"{}\" cannot be read: {}", path.display(), reason(&error));
+            match (error.kind(), near_files(path)) {
+                (std::io::ErrorKind::NotFound, Some(near)) => {
+                    Failure::new(Exit::NotFound, message).hint(format!("did you mean {near}?"))
+                }
+                (std::io::ErrorKind::NotFound, None) => Failure::new(Exit::NotFound, message)
+                    .hint("name a file that is there with --config; \"tenure.toml\" in the current folder needs no name"),
+                _ => Failure::usage(message),
+            }
         })?;
         let text = String::from_utf8(text).map_err(|error| {
             let at = error.utf8_error().valid_up_to();

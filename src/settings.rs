@@ -12,7 +12,7 @@ pub enum Duty {
     /// It fires schedules, executes runs whose agents it has, and looks after lost ones.
     #[default]
     Everything,
-    /// It executes this run alone, fires no schedule, and looks after lost runs.
+    /// It executes this run alone, though its task be paused, fires no schedule, and looks after lost runs.
     OneRun(RunId),
     /// Nothing: it answers calls.
     Nothing,

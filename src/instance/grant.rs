@@ -26,7 +26,7 @@ impl Instance {
             return Ok(Some(run));
         }
         let moment = self.moment().await?;
-        if !may_begin(&run, request, moment.now) || self.is_paused(&run).await? {
+        if !may_begin(&run, request, moment.now) {
             return Ok(None);
         }
         self.grant_one(&run, request, moment).await
@@ -38,11 +38,6 @@ impl Instance {
         let now = self.vitals.watch(self.store.now()).await?;
         let later = run.filter(|run| run.status.is_waiting() && run.due_at > now);
         Ok(later.map(|run| run.due_at.since(now)))
-    }
-
-    async fn is_paused(&self, run: &Run) -> Result<bool, StoreError> {
-        let task = self.vitals.watch(self.store.task(&run.spec.task_id)).await?;
-        Ok(!run.spec.override_pause && task.is_some_and(|(task, _)| !task.spec.enabled))
     }
 
     /// Grants a run if its lanes have room; none if they have not, or others were first.

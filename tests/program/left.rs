@@ -42,6 +42,7 @@ fn a_run_that_was_left_queued_and_asks_the_same_is_what_is_asked() {
     let place = shell("cat", "");
     assert_eq!(place.tenure(&["run", "tenure.toml", "-q"]).code, Some(0));
     let left = queued(&place);
+    assert_eq!(place.tenure(&["tasks", "pause", "t"]).code, Some(0));
     let done = place.tenure(&["run", "tenure.toml"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.err.contains(&format!("run {left} of an earlier start is continued")), "{done:?}");

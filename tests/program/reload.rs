@@ -42,7 +42,10 @@ fn a_configuration_that_is_wrong_changes_nothing() {
     place.write("tenure.toml", echo("after", "concurency = 3\n"));
     server.started.signal(Signal::HUP);
     let logged = server.started.error("the configuration stays as it was");
-    assert!(logged.contains("tenure.toml:7:1: \"tasks.t.concurency\": unknown field `concurency`"), "in one line: {logged}");
+    assert!(
+        logged.contains("tenure.toml:7:1: \"tasks.t.concurency\": unknown field `concurency`"),
+        "in one line: {logged}"
+    );
     assert_eq!(answer_of(&server), "before");
     place.write("tenure.toml", echo("after", ""));
     server.started.signal(Signal::HUP);

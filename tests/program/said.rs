@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::kit::*;
 use crate::run::shell;
 
 #[test]

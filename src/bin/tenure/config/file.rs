@@ -20,6 +20,10 @@ pub(crate) struct File {
     text: String,
 }
 
+/// What to do where there is no such file, and none like it.
+const NO_FILE: &str =
+    "name a file that is there with --config; \"tenure.toml\" in the current folder needs no name";
+
 /// A task of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct FileTask {
@@ -36,8 +40,7 @@ impl File {
                 (std::io::ErrorKind::NotFound, Some(near)) => {
                     Failure::new(Exit::NotFound, message).hint(format!("did you mean {near}?"))
                 }
-                (std::io::ErrorKind::NotFound, None) => Failure::new(Exit::NotFound, message)
-                    .hint("name a file that is there with --config; \"tenure.toml\" in the current folder needs no name"),
+                (std::io::ErrorKind::NotFound, None) => Failure::new(Exit::NotFound, message).hint(NO_FILE),
                 _ => Failure::usage(message),
             }
         })?;

@@ -1,4 +1,4 @@
-//! What durable runs cost, each figure beside its baseline in the same run: `cargo bench -p tenure`.
+//! What durable runs cost, each figure beside its baseline in the same run: `cargo bench -p tenure --bench durable`.
 //!
 //! Prints Markdown: facts about the machine, then one table. `-- cycles host` measures those groups alone,
 //! `-- --quick` is over in seconds and checks only that everything still runs; so does `cargo test --benches`.
@@ -12,6 +12,8 @@
 mod bare;
 #[path = "durable/cycles.rs"]
 mod cycles;
+#[path = "durable/delays.rs"]
+mod delays;
 #[path = "../actors/benches/kernel/facts.rs"]
 mod facts;
 #[path = "durable/host.rs"]

@@ -86,6 +86,12 @@ impl Error {
         Self::NotFound { kind: "task", id: task_id.to_string() }
     }
 
+    /// An id that only hosts give to work of their own.
+    pub(crate) fn reserved(field: &str, id: &str) -> Self {
+        let expected = "a name that does not begin with \"owned.\", as what hosts own does";
+        Self::Invalid(Invalid::one(field, format!("{expected}, found {id:?}")))
+    }
+
     pub(crate) fn no_run(run_id: &RunId) -> Self {
         Self::NotFound { kind: "run", id: run_id.to_string() }
     }

@@ -13,6 +13,7 @@ mod housekeeper;
 mod live;
 mod mirror;
 mod outbox;
+mod owned;
 mod pause;
 mod plan;
 mod recorder;
@@ -22,7 +23,7 @@ mod waiters;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -33,6 +34,7 @@ use uuid::Uuid;
 
 use crate::agent::ErasedAgent;
 use crate::model::{AgentId, InstanceId};
+use crate::ownership::{Ownership, OwnershipSettings};
 use crate::rules::Moment;
 use crate::settings::{Duty, Settings};
 use crate::store::{Store, StoreError};
@@ -40,6 +42,7 @@ use crate::store::{Store, StoreError};
 pub use context::{AuthorityError, RunContext};
 pub use vitals::{Health, StoreHealth};
 
+pub(crate) use attempt::Work;
 pub(crate) use files::Files;
 pub(crate) use plan::Fate;
 
@@ -59,6 +62,10 @@ pub(crate) struct Instance {
     pub(crate) vitals: Vitals,
     /// Where it keeps the files of runs, if it does.
     pub(crate) files: Option<Files>,
+    /// The history of late outcomes, and the retention of what hosts own.
+    pub(crate) ownership: Ownership,
+    /// Whether anything is owned here: then what was kept long enough is looked for.
+    pub(crate) hosts: AtomicBool,
     agents: RwLock<Agents>,
     /// Notified when an agent was registered.
     new_agent: Notify,
@@ -79,8 +86,11 @@ impl Instance {
     pub(crate) fn new(store: Arc<dyn Store>, settings: Settings, files: Option<Files>) -> Self {
         let draws = Draws::new(settings.seed);
         let delays = Draws::new(settings.seed.map(|seed| !seed));
+        let owning = OwnershipSettings { grace: settings.grace(), ..OwnershipSettings::default() };
         Self {
             id: InstanceId::generate(),
+            ownership: Ownership::new(Arc::clone(&store), owning),
+            hosts: AtomicBool::new(false),
             store,
             live: LiveRuns::new(settings.concurrency),
             settings: RwLock::new(Arc::new(settings)),

@@ -5,6 +5,7 @@
 //! - [`rules`]: what may happen to them, as plain functions.
 //! - [`store`]: where they are kept, behind one port.
 //! - [`Tenure`]: the facade; [`Agent`] is what executes.
+//! - [`ownership`]: who owns what hosts execute themselves, across replicas.
 //! - `agents`: agents that are configured and not written (feature `agents`).
 //! - `http`: the HTTP interface, as a router (feature `http`).
 //! - [`view`]: the shapes in which records are shown.
@@ -21,6 +22,7 @@ mod error;
 pub mod http;
 mod instance;
 pub mod model;
+pub mod ownership;
 pub mod rules;
 mod settings;
 pub mod store;

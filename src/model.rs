@@ -14,6 +14,7 @@ mod time;
 
 pub use cron::{Cron, CronError, Often};
 pub use event::{Event, EventKind, NewEvent, Subject};
+pub(crate) use id::RESERVED;
 pub use id::{AgentId, AttemptId, InstanceId, RunId, TaskId};
 pub use invalid::{Invalid, Problem};
 pub use occurrence::{Occurrence, OccurrenceOutcome, SkipReason};

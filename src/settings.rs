@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::model::RunId;
+use crate::ownership::Retention;
 use crate::workspace::WorkspaceSettings;
 
 /// What a host does by itself with what is in its store.
@@ -54,6 +55,8 @@ pub struct Settings {
     pub retain_for: Duration,
     /// How many finished runs are kept at most. Default 100,000.
     pub retain_runs: u64,
+    /// How long what hosts own is kept once it is over.
+    pub retain_owned: Retention,
     /// How often finished runs are pruned. Default 1 minute.
     pub prune_every: Duration,
     /// Where runs keep their files. Without it they have none.
@@ -104,6 +107,7 @@ impl Default for Settings {
             progress_limit: 1000,
             retain_for: Duration::from_secs(30 * 86_400),
             retain_runs: 100_000,
+            retain_owned: Retention::default(),
             prune_every: Duration::from_secs(60),
             workspace: None,
             workspace_shared: false,

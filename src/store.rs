@@ -44,12 +44,16 @@ pub mod faulty;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 mod sqlite;
 
 pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisStore};
 #[cfg(feature = "conformance")]
 pub use sqlite::{Between, Look};
 pub use sqlite::{SchemaVersions, SqliteOptions, SqliteStore, Synchronous};
@@ -121,8 +125,8 @@ pub trait Store: Send + Sync + 'static {
     /// The run that was made for this idempotency key.
     fn run_by_key(&self, task_id: &TaskId, key: &str) -> Answer<'_, Option<Run>>;
 
-    /// Runs, the newest first. A page may be shorter than its limit, even empty, while it has a cursor: a store looks at
-    /// no more than so many runs for one page, whatever the filter lets through.
+    /// Runs, the newest first. A page may be shorter than its limit, even empty, while it has a cursor: a store
+    /// looks at no more than so many runs for one page, whatever the filter lets through.
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>>;
 
     /// The attempts of a run, in order.
@@ -189,6 +193,9 @@ pub struct Decision {
     pub lanes: Vec<LaneExpect>,
     /// Occurrences to record; none of them may be recorded already.
     pub occurrences: Vec<Occurrence>,
+    /// Ended runs to remove, with their attempts and events, after all else was written. One that is not there
+    /// is removed already; one that has not ended is refused as [`Refusal::StaleRun`].
+    pub forget: Vec<RunId>,
 }
 
 impl From<RunWrite> for Decision {
@@ -501,6 +508,8 @@ pub struct RunFilter {
     pub created_before: Option<Timestamp>,
     /// With this in the query, ignoring case of ASCII letters.
     pub text: Option<String>,
+    /// Executed by a host itself ([`crate::ownership`]), or not.
+    pub owned: Option<bool>,
 }
 
 /// What changed. Every transaction makes at most one.

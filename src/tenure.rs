@@ -124,7 +124,11 @@ impl Tenure {
     /// # Errors
     /// [`Error::Invalid`] when the id is none.
     pub fn register_agent_object<A: Agent>(&self, agent_id: &str, agent: Arc<A>) -> Result<(), Error> {
-        self.instance.register(AgentId::new(agent_id)?, agent);
+        let agent_id = AgentId::new(agent_id)?;
+        if agent_id.is_reserved() {
+            return Err(Error::reserved("agent_id", agent_id.as_str()));
+        }
+        self.instance.register(agent_id, agent);
         Ok(())
     }
 

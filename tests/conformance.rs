@@ -19,6 +19,11 @@ mod faults;
 #[cfg(feature = "postgres")]
 #[path = "support/postgres.rs"]
 mod postgres;
+#[cfg(feature = "redis")]
+#[path = "support/redis.rs"]
+mod redis;
+#[path = "support/servers/redis.rs"]
+mod redis_server;
 #[path = "support/servers.rs"]
 mod servers;
 
@@ -41,6 +46,12 @@ const STORES: &[Named] = &[
     ("seeded-postgres", || {
         with(postgres::fixture(START), |store| Arc::new(Faulty::seeded(store, SEED, 300)))
     }),
+    #[cfg(feature = "redis")]
+    ("redis", || redis::fixture(START)),
+    #[cfg(feature = "redis")]
+    ("faulty-redis", || with(redis::fixture(START), |store| Arc::new(each_method_fails_first(store)))),
+    #[cfg(feature = "redis")]
+    ("seeded-redis", || with(redis::fixture(START), |store| Arc::new(Faulty::seeded(store, SEED, 300)))),
 ];
 
 /// 2026-01-31T09:00:00.123Z
@@ -108,7 +119,12 @@ fn main() -> ExitCode {
 
 /// The server that a store needs.
 fn server_of(store: &str) -> Option<&'static str> {
-    store.ends_with("postgres").then_some("postgres")
+    ["postgres", "redis"].into_iter().find(|server| store.ends_with(server))
+}
+
+/// Where a server is, started if need be; or why there is none.
+fn found(server: &str) -> &'static servers::Found {
+    if server == "redis" { redis_server::redis() } else { servers::postgres() }
 }
 
 /// Whether tests of this store are asked for: else no server is started for them.
@@ -122,13 +138,13 @@ fn is_wanted(arguments: &Arguments, store: &str) -> bool {
 
 /// Whether the server that a store needs runs.
 fn is_there(store: &str) -> bool {
-    server_of(store).is_none_or(|_| servers::postgres().is_ok())
+    server_of(store).is_none_or(|server| found(server).is_ok())
 }
 
 /// A case that cannot be run for want of a server: counted as ignored; as failed if the server is required.
 fn without(store: &'static str, case: Case) -> Trial {
     let server = server_of(store).unwrap_or_default();
-    let why = servers::postgres().as_ref().err().cloned().unwrap_or_default();
+    let why = found(server).as_ref().err().cloned().unwrap_or_default();
     let trial = Trial::test(format!("{store}::{}", case.name), move || {
         Err(Failed::from(format!("TENURE_TEST_REQUIRE names {server}, and there is none: {why}")))
     });

@@ -18,6 +18,12 @@ fn plugin_actor_uses_the_kernel_by_messages_alone() -> Result<(), Box<dyn Error>
 }
 
 #[test]
+fn two_replicas_share_a_conversation() -> Result<(), Box<dyn Error>> {
+    insta::assert_snapshot!("two_replicas", output_of("two_replicas")?);
+    Ok(())
+}
+
+#[test]
 fn year_in_milliseconds_tells_what_became_of_a_year() -> Result<(), Box<dyn Error>> {
     insta::assert_snapshot!("year_in_milliseconds", output_of("year_in_milliseconds")?);
     Ok(())

@@ -3,6 +3,9 @@
 
 #[path = "program/config.rs"]
 mod config;
+#[cfg(target_os = "linux")]
+#[path = "program/janitor.rs"]
+mod janitor;
 #[path = "program/kill.rs"]
 mod kill;
 #[path = "program/kit.rs"]

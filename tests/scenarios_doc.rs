@@ -76,6 +76,9 @@ fn every_promise_of_ownership_on_the_page_is_proved() -> io::Result<()> {
     for id in &listed {
         assert!(proved.contains_key(*id), "no test proves own {id}");
     }
+    for (id, name) in &proved {
+        assert!(listed.contains(id.as_str()), "\"{name}\": own {id} is not in docs/SCENARIOS.md");
+    }
     Ok(())
 }
 
@@ -107,7 +110,10 @@ fn ids(prefix: &str, tests: &BTreeSet<String>) -> BTreeMap<String, String> {
         let rest = name.strip_prefix(prefix)?.split('_').next()?;
         let (group, number) = rest.split_at_checked(1)?;
         let number: u32 = number.parse().ok()?;
-        Some((format!("{}{number}", group.to_uppercase()), name.clone()))
+        let id = format!("{}{number}", group.to_uppercase());
+        // The scenarios of ownership have numbers below their own: `own_s1_2_x` carries S1.2.
+        let below = name.strip_prefix("own_").and_then(|name| name.split('_').nth(1)?.parse::<u32>().ok());
+        Some((below.map_or(id.clone(), |below| format!("{id}.{below}")), name.clone()))
     };
     tests.iter().filter_map(id).collect()
 }

@@ -23,6 +23,11 @@ mod invariants;
 #[cfg(feature = "postgres")]
 #[path = "support/postgres.rs"]
 mod postgres;
+#[cfg(feature = "redis")]
+#[path = "support/redis.rs"]
+mod redis;
+#[path = "support/servers/redis.rs"]
+mod redis_server;
 #[path = "support/servers.rs"]
 mod servers;
 #[path = "store_properties/world.rs"]
@@ -35,7 +40,7 @@ type Named = (&'static str, u32, fn() -> Fixture);
 
 const SEQUENCES: u32 = 64;
 /// Of a server there are fewer: each command crosses to it and back.
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 const FEW: u32 = 10;
 
 /// The stores under test, one line each.
@@ -44,6 +49,8 @@ const STORES: &[Named] = &[
     ("sqlite", SEQUENCES, sqlite),
     #[cfg(feature = "postgres")]
     ("postgres", FEW, || postgres::fixture(NOW)),
+    #[cfg(feature = "redis")]
+    ("redis", FEW, || redis::fixture(NOW)),
 ];
 
 const NOW: Timestamp = Timestamp::from_ms(1_769_850_000_123);
@@ -54,7 +61,12 @@ fn main() -> ExitCode {
         !arguments.list && arguments.filter.as_ref().is_none_or(|f| f.contains(store) || !f.contains("::"))
     };
     let trials = STORES.iter().flat_map(|store| {
-        let missing = store.0 == "postgres" && asked(store.0) && servers::postgres().is_err();
+        let missing = asked(store.0)
+            && match store.0 {
+                "postgres" => servers::postgres().is_err(),
+                "redis" => redis_server::redis().is_err(),
+                _ => false,
+            };
         [false, true].map(|beside| trial(store, beside, missing))
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()

@@ -21,6 +21,8 @@ fn capabilities() -> Vec<Capabilities> {
         sqlite.unwrap().capabilities(),
         #[cfg(feature = "postgres")]
         tenure::store::PostgresStore::CAPABILITIES,
+        #[cfg(feature = "redis")]
+        tenure::store::RedisStore::CAPABILITIES,
     ]
 }
 

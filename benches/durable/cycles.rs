@@ -7,6 +7,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::bare::Bare;
+use crate::delays::percentile;
 use crate::measure::{Samples, interleave, per_second};
 use crate::options::Plan;
 use crate::stores::{Bench, Kind};
@@ -154,11 +155,4 @@ async fn callers(kind: Kind, cycles: usize) -> (f64, f64) {
     let mut delays: Vec<Duration> = callers.join_all().await.into_iter().flatten().collect();
     let rate = per_second(cycles * CALLERS, clock.elapsed());
     (rate, percentile(&mut delays, 99))
-}
-
-/// In milliseconds.
-pub(crate) fn percentile(delays: &mut [Duration], percent: usize) -> f64 {
-    delays.sort_unstable();
-    let place = (delays.len() * percent / 100).min(delays.len().saturating_sub(1));
-    delays.get(place).map_or(0.0, |delay| delay.as_secs_f64() * 1000.0)
 }

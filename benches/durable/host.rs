@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tenure::model::RunStatus;
 use tenure::{RunContext, Settings, Tenure};
 
-use crate::cycles::percentile;
+use crate::delays::percentile;
 use crate::measure::{Samples, interleave_numbers, per_second};
 use crate::options::Plan;
 use crate::stores::{Bench, Kind};

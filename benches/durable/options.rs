@@ -114,7 +114,8 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Plan, Str
 fn usage() -> String {
     let names: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
     format!(
-        "usage: cargo bench -p tenure -- [--quick] [--runs=NUMBER] [--store=full|normal|memory] [{}]...",
+        "usage: cargo bench -p tenure --bench durable -- [--quick] [--runs=NUMBER] [--store=full|normal|memory] \
+         [{}]...",
         names.join("|")
     )
 }

@@ -8,7 +8,7 @@ use tenure::model::TaskSpec;
 use tenure::{RunContext, RunRequest};
 use tokio::sync::mpsc;
 
-use crate::cycles::percentile;
+use crate::delays::percentile;
 use crate::host::host;
 use crate::measure::Samples;
 use crate::options::Plan;

@@ -1,5 +1,6 @@
 //! Stores to measure, each fresh, and what is done with them through the port.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -49,45 +50,48 @@ pub(crate) struct Bench {
     pub(crate) instance: InstanceId,
     agents: Arc<[AgentId]>,
     draws: AtomicU64,
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
 }
 
 pub(crate) const SPEC: &str =
     r#"{"task_id":"t","agent_id":"noop","query":"do nothing","overlap_policy":"allow_parallel"}"#;
 
+pub(crate) fn task(spec: &str, now: Timestamp) -> Task {
+    let spec = TaskSpec::parse(spec).expect("a task");
+    Task { spec, created_at: now, updated_at: now, revision: 1, last_event: 0 }
+}
+
 impl Bench {
     pub(crate) async fn open(kind: Kind) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let bench = Self::at(kind, &folder.path().join("bench.db")).await;
+        Self { folder: Some(folder), ..bench }
+    }
+
+    /// In a file that stays.
+    pub(crate) async fn at(kind: Kind, path: &Path) -> Self {
         let clock = Arc::new(SystemClock);
-        let (store, folder): (Arc<dyn Store>, _) = match kind {
-            Kind::Memory => (Arc::new(MemoryStore::new(clock)), None),
+        let store: Arc<dyn Store> = match kind {
+            Kind::Memory => Arc::new(MemoryStore::new(clock)),
             Kind::Full | Kind::Normal => {
-                let folder = TempDir::new().expect("a temporary folder");
                 let synchronous = if kind == Kind::Full { Synchronous::Full } else { Synchronous::Normal };
-                let path = folder.path().join("bench.db");
                 let options = SqliteOptions { synchronous, ..SqliteOptions::new(path, clock) };
-                (Arc::new(SqliteStore::open(options).expect("a store")), Some(folder))
+                Arc::new(SqliteStore::open(options).expect("a store"))
             }
         };
-        let spec = TaskSpec::parse(SPEC).expect("a task");
-        let now = store.now().await.expect("the time");
-        let task = Task { spec, created_at: now, updated_at: now, revision: 1, last_event: 0 };
+        let task = task(SPEC, store.now().await.expect("the time"));
         let agents = [task.spec.agent_id.clone()].into();
-        let bench = Self {
-            store,
-            task,
-            instance: InstanceId::generate(),
-            agents,
-            draws: AtomicU64::new(1),
-            _folder: folder,
-        };
-        bench.put_task(now).await;
+        let (instance, draws) = (InstanceId::generate(), AtomicU64::new(1));
+        let bench = Self { store, task, instance, agents, draws, folder: None };
+        bench.put_task(&bench.task).await;
         bench
     }
 
-    async fn put_task(&self, now: Timestamp) {
-        let task_id = self.task.spec.task_id.clone();
-        let state = rules::begin(&self.task.spec.schedule, &task_id, 1, now).expect("a schedule");
-        let change = TaskChange::Put(Box::new(self.task.clone()));
+    /// Stores another task.
+    pub(crate) async fn put_task(&self, task: &Task) {
+        let task_id = task.spec.task_id.clone();
+        let state = rules::begin(&task.spec.schedule, &task_id, 1, task.created_at).expect("a schedule");
+        let change = TaskChange::Put(Box::new(task.clone()));
         let task = Some(TaskWrite { task_id, expect: None, change, events: Vec::new() });
         let schedule = Some(ScheduleWrite { expect: None, state });
         self.commit(vec![Decision { task, schedule, ..Decision::default() }]).await;

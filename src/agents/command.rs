@@ -8,12 +8,11 @@
 //!    nothing, close its pipes, leave them to children, write without end.
 //! 3. Its output is in the workspace as it came, byte for byte; memory holds the beginning of it at most.
 //!
-//! A host that is itself killed without a word leaves its programs to end by themselves: the signal that Linux could
-//! send them then is tied to the thread that started them, and needs code that is not checked by the compiler. What
-//! they still tell is refused, and a service manager that kills by group ends them.
+//! A host that is itself killed without a word leaves that to its [`Janitor`], a process of its own.
 
 mod environment;
 mod group;
+mod janitor;
 mod log;
 #[cfg(target_os = "linux")]
 mod strays;
@@ -30,6 +29,7 @@ use tokio::time::timeout;
 
 use self::environment::Given;
 use self::group::{Group, Pipes};
+pub(super) use self::janitor::Janitor;
 use self::log::Log;
 use super::definition::CommandAgent;
 use super::output::Output;
@@ -74,7 +74,8 @@ impl CommandRunner {
         let workspace = output.workspace().cloned();
         let folder = workspace.as_ref().map(|workspace| workspace.folder());
         let given = Given::of(context, folder.as_deref(), ticket.as_ref());
-        let (mut group, pipes) = group::spawn(&self.agent, &given, folder.as_deref())?;
+        let janitor = self.tools.janitor();
+        let (mut group, pipes) = group::spawn(&self.agent, &given, folder.as_deref(), janitor)?;
         let mut log = Log::new(workspace, context.attempt());
         let mut notes = Notes { context, reader: LineReader::default(), asked: None };
         let io = pump(pipes, context.query(), &mut output, &mut log, &mut notes);

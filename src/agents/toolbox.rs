@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use reqwest::Client;
 use reqwest::redirect::Policy;
 
+use super::command::Janitor;
 use super::progress::{Server, Ticket};
 use crate::agent::AgentError;
 use crate::instance::RunContext;
@@ -17,6 +18,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(super) struct Toolbox {
     progress: Mutex<Progress>,
+    janitor: Mutex<Option<Arc<Janitor>>>,
     client: OnceLock<Result<Client, Arc<str>>>,
 }
 
@@ -63,9 +65,26 @@ impl Toolbox {
         })
     }
 
-    /// Takes no more progress, and removes the socket.
+    /// What ends the programs of this host if it is killed. Without it they run all the same.
+    pub(super) fn janitor(&self) -> Option<Arc<Janitor>> {
+        let mut janitor = self.janitor.lock();
+        if janitor.is_none() {
+            let socket = match &*self.progress.lock() {
+                Progress::At(server) => Some(server.socket()),
+                Progress::NotYet | Progress::NoMore => None,
+            };
+            let started = Janitor::start(socket).inspect_err(|error| {
+                tracing::warn!(%error, "programs are not ended if this host is killed: no janitor was started");
+            });
+            *janitor = started.ok().map(Arc::new);
+        }
+        janitor.clone()
+    }
+
+    /// Takes no more progress, and removes the socket. The janitor ends with the last program.
     pub(super) fn close(&self) {
         *self.progress.lock() = Progress::NoMore;
+        *self.janitor.lock() = None;
     }
 
     /// What talks to endpoints. It follows no redirect: a key would go to whom it was not meant for.

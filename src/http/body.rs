@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use futures_util::StreamExt;
@@ -18,6 +19,10 @@ use crate::model::Invalid;
 
 /// How deep JSON may be nested: as deep as metadata, and what is around them.
 const MOST_LEVELS: usize = 72;
+
+/// How much of a body that is refused is still taken, and for how long.
+const MOST_LINGERED: usize = 16 << 20;
+const LONGEST_LINGER: Duration = Duration::from_secs(2);
 
 /// The JSON of a request; nothing if its body is empty.
 pub(super) struct Given(Option<String>);
@@ -49,6 +54,7 @@ impl FromRequest<Api> for Given {
         let (parts, body) = request.into_parts();
         let limit = options.max_body_bytes;
         if announced(&parts.headers).is_some_and(|bytes| bytes > limit) {
+            linger(&mut body.into_data_stream()).await;
             return Err(too_large(limit));
         }
         let late = |_| {
@@ -79,11 +85,26 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Problem> {
         let broken = |_| Problem::new(Kind::Unparsable, "the body did not arrive as a whole");
         let chunk: Bytes = chunk.map_err(broken)?;
         if bytes.len() + chunk.len() > limit {
+            linger(&mut chunks).await;
             return Err(too_large(limit));
         }
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
+}
+
+/// Takes what still comes of a body that is refused, for a while: a caller that is cut off while it sends sees a
+/// broken connection, and never the answer.
+async fn linger(chunks: &mut BodyDataStream) {
+    let all = async {
+        let mut left = MOST_LINGERED;
+        while let Some(Ok(chunk)) = chunks.next().await {
+            let Some(rest) = left.checked_sub(chunk.len()) else { return };
+            left = rest;
+        }
+    };
+    // Whoever still sends is cut off.
+    drop(timeout(LONGEST_LINGER, all).await);
 }
 
 /// Also keeps forms of other sites out: a browser sends none of this type without asking.

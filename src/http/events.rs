@@ -10,9 +10,9 @@ use super::limits::{self, within};
 use super::names::Named;
 use super::problem::{Answer, Problem};
 use super::query::{Words, number, shown};
-use super::stream::Stream;
+use super::stream::{Stream, Watched};
 use super::{Api, accept, answer, schemas};
-use crate::model::{Event, RunId, Subject};
+use crate::model::{Event, RunId, Subject, TaskId};
 use crate::view::EventView;
 
 const JSON: &str = "application/json";
@@ -20,6 +20,9 @@ const STREAM: &str = "text/event-stream";
 
 /// How many events a list has when nothing is said: all of nearly every run.
 const PAGE: usize = 1_000;
+
+/// How many events are looked at for those of a task, for one list.
+const MOST_LOOKED_AT: usize = 10_000;
 
 #[derive(Serialize)]
 struct OfRun<'a> {
@@ -40,21 +43,31 @@ struct OfAll {
 /// What is asked of events.
 struct Asked {
     after: Option<u64>,
+    task: Option<TaskId>,
     limit: usize,
     stream: bool,
 }
 
 impl Asked {
-    fn read(api: &Api, parts: &Parts) -> Result<Self, Problem> {
+    fn of_run(api: &Api, parts: &Parts) -> Result<Self, Problem> {
+        Self::read(api, parts, Words::of(parts)?)
+    }
+
+    fn of_all(api: &Api, parts: &Parts) -> Result<Self, Problem> {
+        let mut words = Words::of(parts)?;
+        let task = words.name("task_id", TaskId::new);
+        Ok(Self { task, ..Self::read(api, parts, words)? })
+    }
+
+    fn read(api: &Api, parts: &Parts, mut words: Words) -> Result<Self, Problem> {
         let stream = accept::choose(&parts.headers, &[JSON, STREAM])? == STREAM;
         let most = api.options().max_page;
-        let mut words = Words::of(parts)?;
         let after = words.one("after", number);
         let limit = words.limit(most).unwrap_or(PAGE.min(most));
         words.done()?;
         // A browser that connects again asks with the address of the first time.
         let after = if stream { last_event_id(&parts.headers)?.or(after) } else { after };
-        Ok(Self { after, limit, stream })
+        Ok(Self { after, task: None, limit, stream })
     }
 }
 
@@ -85,7 +98,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         (status = 406, description = "neither media type is accepted", body = schemas::Problem),
     ))]
 pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): Named<RunId>) -> Answer {
-    let asked = Asked::read(&api, &parts)?;
+    let asked = Asked::of_run(&api, &parts)?;
     let run = within(&api, api.tenure().run(&run_id)).await?;
     let after = asked.after.unwrap_or(0);
     let subject = Subject::Run(run_id.clone());
@@ -93,7 +106,7 @@ pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): 
         if run.status.is_terminal() && after >= run.last_event {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
-        return stream(&api, subject, Some(after)).await;
+        return stream(&api, Watched { subject, task: None }, Some(after)).await;
     }
     let events = within(&api, api.tenure().events(subject, after, asked.limit)).await?;
     answer::ok(&OfRun {
@@ -111,6 +124,7 @@ pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): 
 #[utoipa::path(get, path = "/background/events", tag = "events", operation_id = "all_events",
     params(
         schemas::EventQuery,
+        ("task_id" = Option<String>, Query, description = "of this task and its runs"),
         ("Last-Event-ID" = Option<u64>, Header, description = "the cursor of the last event that was seen"),
     ),
     responses(
@@ -118,27 +132,58 @@ pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): 
         (status = 406, description = "neither media type is accepted", body = schemas::Problem),
     ))]
 pub(super) async fn of_all(State(api): State<Api>, parts: Parts) -> Answer {
-    let asked = Asked::read(&api, &parts)?;
+    let asked = Asked::of_all(&api, &parts)?;
     if asked.stream {
-        return stream(&api, Subject::All, asked.after).await;
+        return stream(&api, Watched { subject: Subject::All, task: asked.task }, asked.after).await;
     }
-    let after = asked.after.unwrap_or(0);
-    let events = within(&api, api.tenure().events(Subject::All, after, asked.limit)).await?;
-    answer::ok(&OfAll {
+    let found = match &asked.task {
+        Some(task_id) => of_task(&api, task_id, &asked).await?,
+        None => page(&api, asked.after.unwrap_or(0), asked.limit).await?,
+    };
+    answer::ok(&found)
+}
+
+/// Events after a cursor.
+async fn page(api: &Api, after: u64, limit: usize) -> Result<OfAll, Problem> {
+    let events = within(api, api.tenure().events(Subject::All, after, limit)).await?;
+    Ok(OfAll {
         count: events.len(),
         cursor: events.last().map_or(after, |event| event.cursor),
-        more: events.len() == asked.limit,
+        more: events.len() == limit,
         events: views(&events),
     })
+}
+
+/// Those of a task and its runs, found among all: no store knows them by their task.
+async fn of_task(api: &Api, task_id: &TaskId, asked: &Asked) -> Result<OfAll, Problem> {
+    let mut found = OfAll { events: Vec::new(), count: 0, cursor: asked.after.unwrap_or(0), more: true };
+    let mut looked_at = 0;
+    while found.more && found.count < asked.limit && looked_at < MOST_LOOKED_AT {
+        let events = within(api, api.tenure().events(Subject::All, found.cursor, PAGE)).await?;
+        found.more = events.len() == PAGE;
+        looked_at += events.len();
+        for event in &events {
+            if found.count == asked.limit {
+                found.more = true;
+                break;
+            }
+            found.cursor = event.cursor;
+            if event.task_id == *task_id {
+                found.events.push(EventView::from(event));
+                found.count += 1;
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn views(events: &[Event]) -> Vec<EventView> {
     events.iter().map(EventView::from).collect()
 }
 
-async fn stream(api: &Api, subject: Subject, after: Option<u64>) -> Result<Response, Problem> {
+async fn stream(api: &Api, watched: Watched, after: Option<u64>) -> Result<Response, Problem> {
     let most = api.options().max_streams;
     let place = api.streams().enter(most).ok_or_else(|| limits::full("event streams are open", most))?;
-    let open = async { Ok::<_, Problem>(Stream::open(api, subject, after, place).await) };
+    let open = async { Ok::<_, Problem>(Stream::open(api, watched, after, place).await) };
     Ok(within(api, open).await?.into_response())
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::text::Text;
-use crate::model::{self, Subject};
+use crate::model::{self, Subject, TaskId};
 use crate::tenure::Tenure;
 
 /// The most that is kept for a subscriber that does not take it.
@@ -114,9 +114,12 @@ impl Page {
         u64::try_from(self.text.len()).unwrap_or(u64::MAX)
     }
 
-    /// The text of what comes after a place.
-    pub(super) fn text_after(&self, place: u64) -> Bytes {
-        self.text.after(place)
+    /// The text of what comes after a place; of a task alone, if one is named.
+    pub(super) fn text_after(&self, place: u64, task: Option<&TaskId>) -> Bytes {
+        match task {
+            Some(task_id) => self.text.of_task_after(task_id, place),
+            None => self.text.after(place),
+        }
     }
 }
 

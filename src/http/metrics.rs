@@ -126,4 +126,9 @@ fn describe_host() {
     describe_counter!("tenure_claims_total", "runs that were granted to hosts of this OS process");
     describe_counter!("tenure_attempts_total", "attempts that ended, by outcome");
     describe_histogram!("tenure_attempt_seconds", "how long attempts took");
+    describe_counter!(
+        "tenure_ownership_revoked_total",
+        "runs of released sessions that did not stop in time and lost their authority"
+    );
+    describe_counter!("tenure_ownership_undelivered_total", "outcomes that expired and nobody acknowledged");
 }

@@ -38,6 +38,7 @@ pub(super) fn bounded() -> OpenApiRouter<Api> {
         .routes(routes!(runs::list))
         .routes(routes!(runs::attempts))
         .routes(routes!(runs::cancel))
+        .routes(routes!(runs::cancel_many))
         .routes(routes!(runs::resume))
         .routes(routes!(files::list))
         .routes(routes!(files::read))

@@ -17,14 +17,23 @@ use super::query::{self, Words, flag, instant, text, word};
 use super::stream::closed;
 use super::{Api, answer, schemas};
 use crate::error::Error;
-use crate::model::{AgentId, ApprovalAnswer, CancelMode, Run, RunId, RunStatus, Seconds, TaskId, Trigger};
+use crate::model::{
+    AgentId, ApprovalAnswer, CancelMode, Run, RunId, RunResult, RunStatus, Seconds, TaskId, Timestamp,
+    Trigger,
+};
 use crate::rules::CancelRequest;
-use crate::store::RunFilter;
+use crate::store::{Page, PageRequest, RunFilter};
 use crate::tenure::RunRequest;
 use crate::view::{AttemptView, RunView};
 
 /// Up to how many runs a total is exact.
 const EXACT: u64 = 10_000;
+/// How many bytes of runs one answer holds at most, but for the last of them.
+const MOST_PAGE_BYTES: usize = 8 << 20;
+/// About how many bytes a run takes besides what its users wrote.
+const RUN_BYTES: usize = 1 << 10;
+/// How many runs are read before anything is known of how large they are.
+const FIRST_RUNS: usize = 100;
 /// The longest text, in bytes: as long as a task's.
 const MOST_QUERY_BYTES: usize = 1 << 20;
 const MOST_REASON_BYTES: usize = 4 << 10;
@@ -45,8 +54,10 @@ struct Runs {
 
 /// Runs, the newest first
 ///
-/// What is on one page is on no other, whatever is added meanwhile. `total` is exact up to 10,000; beyond that it may
-/// be a lower bound, and `total_estimated` says so.
+/// What is on one page is on no other, whatever is added meanwhile. For one page a bounded number of runs is looked at:
+/// it may have fewer than asked for, also none, though there are more, as long as there is a `next_cursor`; so may one
+/// of large runs, which ends at about 8 MiB. `total` may
+/// be a lower bound where it is large or takes long to count, and `total_estimated` says so.
 #[utoipa::path(get, path = "/background/runs", tag = "runs", operation_id = "list_runs",
     params(schemas::RunQuery, schemas::PageQuery),
     responses((status = 200, body = schemas::Runs)))]
@@ -55,7 +66,7 @@ pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
     let filter = filter(&mut words);
     let page = words.page(api.options().max_page);
     words.done()?;
-    let found = api.tenure().runs(filter.clone(), page).await?;
+    let found = fill(&api, &filter, page).await?;
     let (total, exact) = api.tenure().count_runs(filter, EXACT).await?;
     answer::ok(&Runs {
         runs: found.items.iter().map(RunView::from).collect(),
@@ -64,6 +75,34 @@ pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
         next_cursor: found.next,
         unreadable: answer::unreadable(found.corrupt),
     })
+}
+
+/// A page that is not larger than what one answer may hold: runs are read some at a time, as long as there is room.
+async fn fill(api: &Api, filter: &RunFilter, asked: PageRequest) -> Result<Page<Run>, Problem> {
+    let mut all = Page { items: Vec::new(), next: asked.cursor, corrupt: Vec::new() };
+    let (mut at_once, mut bytes) = (FIRST_RUNS, 0);
+    loop {
+        let limit = at_once.min(asked.limit - all.items.len());
+        let found = api.tenure().runs(filter.clone(), PageRequest { limit, cursor: all.next.take() }).await?;
+        let short = found.items.len() < limit;
+        bytes += found.items.iter().map(bytes_of).sum::<usize>();
+        all.items.extend(found.items);
+        all.corrupt.extend(found.corrupt);
+        all.next = found.next;
+        if short || all.next.is_none() || all.items.len() >= asked.limit || bytes >= MOST_PAGE_BYTES {
+            return Ok(all);
+        }
+        at_once = (MOST_PAGE_BYTES - bytes).div_ceil(bytes / all.items.len() + 1).clamp(1, asked.limit);
+    }
+}
+
+/// About what a run takes in an answer.
+fn bytes_of(run: &Run) -> usize {
+    let result = match &run.result {
+        Some(RunResult::Inline(payload)) => payload.bytes.len(),
+        _ => 0,
+    };
+    RUN_BYTES + run.spec.query.len() + run.spec.metadata.as_json().len() + result
 }
 
 fn filter(words: &mut Words) -> RunFilter {
@@ -75,10 +114,16 @@ fn filter(words: &mut Words) -> RunFilter {
         trigger: words.one("trigger_type", word::<Trigger>),
         created_after: words.one("created_after", instant),
         created_before: words.one("created_before", instant),
-        text: words.one("text", |text| match text.len() {
-            1..=MOST_TEXT_BYTES => Ok(text.to_owned()),
-            bytes => Err(format!("1 to {MOST_TEXT_BYTES} bytes, found {bytes}")),
-        }),
+        text: words.one("text", looked_for),
+        // What hosts execute themselves is listed by the name of its task alone.
+        owned: None,
+    }
+}
+
+fn looked_for(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=MOST_TEXT_BYTES => Ok(text.to_owned()),
+        bytes => Err(format!("1 to {MOST_TEXT_BYTES} bytes, found {bytes}")),
     }
 }
 
@@ -155,15 +200,72 @@ pub(super) async fn cancel(
 ) -> Answer {
     query::nothing(&parts)?;
     let Cancelling { mode, reason } = given.read()?;
+    let run = api.tenure().cancel_run(&run_id, &request(mode, reason)?).await?;
+    answer::ok(&RunView::from(&run))
+}
+
+fn request(mode: CancelMode, reason: Option<String>) -> Result<CancelRequest, Problem> {
     let reason = reason.unwrap_or_else(|| "asked for".to_owned());
     if reason.len() > MOST_REASON_BYTES {
         let found = reason.len();
         return Err(Problem::field("reason", format!("at most {MOST_REASON_BYTES} bytes, found {found}")));
     }
-    let request =
-        CancelRequest { mode, reason: reason.into(), requested_by: "http".into(), force_after: None };
-    let run = api.tenure().cancel_run(&run_id, &request).await?;
-    answer::ok(&RunView::from(&run))
+    Ok(CancelRequest { mode, reason: reason.into(), requested_by: "http".into(), force_after: None })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CancellingMany {
+    task_id: Option<TaskId>,
+    agent_id: Option<AgentId>,
+    session_id: Option<Arc<str>>,
+    status: Vec<RunStatus>,
+    trigger_type: Option<Trigger>,
+    created_after: Option<Timestamp>,
+    created_before: Option<Timestamp>,
+    text: Option<String>,
+    mode: CancelMode,
+    reason: Option<String>,
+}
+
+impl CancellingMany {
+    /// Which runs, and how: something has to say which.
+    fn read(self) -> Result<(RunFilter, CancelRequest), Problem> {
+        if let Some(Err(expected)) = self.text.as_deref().map(looked_for) {
+            return Err(Problem::field("text", expected));
+        }
+        let filter = RunFilter {
+            task_id: self.task_id,
+            agent_id: self.agent_id,
+            session_id: self.session_id,
+            statuses: self.status,
+            trigger: self.trigger_type,
+            created_after: self.created_after,
+            created_before: self.created_before,
+            text: self.text,
+            owned: None,
+        };
+        if filter == RunFilter::default() {
+            let expected = "at least one of task_id, agent_id, session_id, status, trigger_type, created_after, \
+                            created_before, text, to say which runs";
+            return Err(Problem::field("body", expected));
+        }
+        Ok((filter, request(self.mode, self.reason)?))
+    }
+}
+
+/// Cancels every run that matches and has not ended
+///
+/// The filters are those of the list of runs; at least one is needed. Those that wait end at once; the owners of those
+/// that execute are asked to stop, or, by force, lose their authority at once. After a failure some may have been
+/// cancelled: asking again cancels the rest.
+#[utoipa::path(post, path = "/background/runs/cancel", tag = "runs", operation_id = "cancel_runs",
+    request_body = schemas::CancellingMany,
+    responses((status = 200, description = "how many runs it met", body = schemas::Cancelled)))]
+pub(super) async fn cancel_many(State(api): State<Api>, parts: Parts, given: Given) -> Answer {
+    query::nothing(&parts)?;
+    let (filter, request) = given.read::<CancellingMany>()?.read()?;
+    answer::ok(&api.tenure().cancel_runs(filter, &request).await?)
 }
 
 #[derive(Deserialize)]

@@ -29,6 +29,12 @@ const BUFFER: usize = 16 << 10;
 /// How often what was counted is folded.
 const UPKEEP: Duration = Duration::from_secs(5);
 
+/// How many open files are left to the store and to the runs.
+const FILES_OF_OTHERS: usize = 256;
+
+/// How often it is told that connections are refused.
+const BETWEEN_WORDS: Duration = Duration::from_secs(60);
+
 /// How long nobody is accepted after the system refused.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
@@ -49,6 +55,7 @@ impl Api {
         self.may_listen_at(listener.local_addr()?)?;
         let router = self.router();
         let mut connections = JoinSet::new();
+        let mut refused = Refused::default();
         let mut upkeep = interval(UPKEEP);
         tokio::pin!(shutdown);
         loop {
@@ -57,7 +64,11 @@ impl Api {
                 _ = upkeep.tick() => self.metrics().upkeep(),
                 Some(_ended) = connections.join_next() => {}
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => self.accept(&mut connections, stream, &router),
+                    Ok((stream, _)) => {
+                        if let Err(most) = self.accept(&mut connections, stream, &router) {
+                            refused.tell(most);
+                        }
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "no connection was accepted");
                         sleep(AFTER_FAILURE).await;
@@ -84,12 +95,11 @@ impl Api {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
     }
 
-    fn accept(&self, connections: &mut JoinSet<()>, stream: TcpStream, router: &Router) {
+    /// Serves a connection; if there are too many, answers how many may be open.
+    fn accept(&self, connections: &mut JoinSet<()>, stream: TcpStream, router: &Router) -> Result<(), usize> {
         let options = self.options();
-        let Some(place) = self.connections().enter(options.max_connections) else {
-            tracing::warn!(most = options.max_connections, "a connection was refused: there are too many");
-            return;
-        };
+        let most = options.max_connections.min(room_for_connections());
+        let place = self.connections().enter(most).ok_or(most)?;
         let _not_delayed = stream.set_nodelay(true);
         let io = TokioIo::new(Patient::new(stream, options.write_timeout));
         let service = TowerToHyperService::new(router.clone());
@@ -97,6 +107,32 @@ impl Api {
         builder.timer(TokioTimer::new()).header_read_timeout(options.header_timeout).max_buf_size(BUFFER);
         let connection = builder.serve_connection(io, service);
         connections.spawn(talk(connection, self.closing(), place));
+        Ok(())
+    }
+}
+
+/// How many connections the limit of open files leaves room for: the store and the runs need theirs.
+fn room_for_connections() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = limit.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    files.saturating_sub(FILES_OF_OTHERS).max(files / 2)
+}
+
+/// Connections that were refused: told now and then, however many there are.
+#[derive(Default)]
+struct Refused {
+    count: u64,
+    told: Option<Instant>,
+}
+
+impl Refused {
+    fn tell(&mut self, most: usize) {
+        self.count += 1;
+        if self.told.is_some_and(|told| told.elapsed() < BETWEEN_WORDS) {
+            return;
+        }
+        tracing::warn!(most, refused = self.count, "connections are refused: there are too many");
+        *self = Self { count: 0, told: Some(Instant::now()) };
     }
 }
 

@@ -7,13 +7,13 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Api;
 use super::hub::{Item, Page, Subscription};
 use super::limits::Place;
 use super::text::word;
-use crate::model::{Event, RunStatus, Subject};
+use crate::model::{Event, RunStatus, Subject, TaskId};
 
 /// How many events are read from the store at once.
 const PAGE: usize = 200;
@@ -24,14 +24,23 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// A stream in progress.
 pub(super) struct Stream {
     api: Api,
-    subject: Subject,
+    watched: Watched,
     subscription: Subscription,
-    /// The place of the last event that was told.
+    /// The place of the last event that was told, or passed over.
     last: u64,
+    /// When something was told last.
+    said: Instant,
     stage: Stage,
     closing: watch::Receiver<bool>,
     keep_alive: Duration,
     _place: Place,
+}
+
+/// What a stream tells.
+pub(super) struct Watched {
+    pub(super) subject: Subject,
+    /// Of all events only those of this task and its runs.
+    pub(super) task: Option<TaskId>,
 }
 
 #[derive(Clone, Copy)]
@@ -48,14 +57,15 @@ enum Stage {
 
 impl Stream {
     /// The events of a subject after a place; without one, what comes from now on.
-    pub(super) async fn open(api: &Api, subject: Subject, after: Option<u64>, place: Place) -> Self {
-        let subscription = api.hub().subscribe(api.tenure(), subject.clone()).await;
+    pub(super) async fn open(api: &Api, watched: Watched, after: Option<u64>, place: Place) -> Self {
+        let subscription = api.hub().subscribe(api.tenure(), watched.subject.clone()).await;
         let (last, stage) = match after {
             Some(after) => (after, Stage::Replay),
             None => (subscription.cursor, Stage::Live),
         };
         let (closing, keep_alive) = (api.closing(), api.options().keep_alive);
-        Self { api: api.clone(), subject, subscription, last, stage, closing, keep_alive, _place: place }
+        let (api, said) = (api.clone(), Instant::now());
+        Self { api, watched, subscription, last, said, stage, closing, keep_alive, _place: place }
     }
 
     /// The answer whose body it is. The body is asked for more only when the caller has taken what it was sent.
@@ -84,6 +94,7 @@ impl Stream {
                 Stage::Over => return None,
             };
             if !chunk.is_empty() {
+                self.said = Instant::now();
                 return Some(chunk);
             }
         }
@@ -91,7 +102,7 @@ impl Stream {
 
     /// A page of what is in the store; with the last of it the stream is live.
     async fn replay(&mut self) -> Bytes {
-        let events = self.api.tenure().events(self.subject.clone(), self.last, PAGE);
+        let events = self.api.tenure().events(self.watched.subject.clone(), self.last, PAGE);
         let answer = tokio::select! {
             answer = events => answer,
             () = closed(&mut self.closing) => return self.close(),
@@ -110,8 +121,8 @@ impl Stream {
 
     fn replayed(&mut self, events: &[Event]) -> Bytes {
         let all: Vec<&Event> = events.iter().collect();
-        let page = Page::of(&self.subject, self.last, &all);
-        let text = page.text_after(self.last);
+        let page = Page::of(&self.watched.subject, self.last, &all);
+        let text = page.text_after(self.last, self.watched.task.as_ref());
         self.told(&page);
         if let Stage::Replay = self.stage
             && events.len() < PAGE
@@ -127,7 +138,7 @@ impl Stream {
         let item = tokio::select! {
             item = self.subscription.next() => item,
             () = closed(&mut self.closing) => return self.close(),
-            () = sleep(self.keep_alive) => return Bytes::from_static(b": keep-alive\n\n"),
+            () = sleep_until(self.said + self.keep_alive) => return self.sign_of_life(),
         };
         match item {
             Item::Page(page) if page.after > self.last => {
@@ -136,7 +147,7 @@ impl Stream {
                 Bytes::new()
             }
             Item::Page(page) => {
-                let text = page.text_after(self.last);
+                let text = page.text_after(self.last, self.watched.task.as_ref());
                 self.told(&page);
                 text
             }
@@ -145,14 +156,27 @@ impl Stream {
             Item::Missed(missed) => {
                 self.stage = Stage::Replay;
                 self.api.metrics().missed(missed.events);
-                word("missed", &json!({ "missed": missed.events, "after": self.last }))
+                match self.watched.task {
+                    // How many of them concern the task is not known.
+                    Some(_) => Bytes::new(),
+                    None => word("missed", &json!({ "missed": missed.events, "after": self.last })),
+                }
             }
+        }
+    }
+
+    /// That the stream goes on; of one that passes events over, also how far it is, so that a reader who comes back
+    /// does not begin with those again.
+    fn sign_of_life(&self) -> Bytes {
+        match self.watched.task {
+            Some(_) => format!(": keep-alive\nid: {}\n\n", self.last).into(),
+            None => Bytes::from_static(b": keep-alive\n\n"),
         }
     }
 
     fn told(&mut self, page: &Page) {
         self.last = self.last.max(page.last());
-        if let (Subject::Run(_), Some(status)) = (&self.subject, page.ends()) {
+        if let (Subject::Run(_), Some(status)) = (&self.watched.subject, page.ends()) {
             self.stage = Stage::Ended(status);
         }
     }

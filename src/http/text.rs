@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 
-use crate::model::{self, RunStatus, Subject};
+use crate::model::{self, RunStatus, Subject, TaskId};
 use crate::view::EventView;
 
 /// Events as text, each found again by its place.
@@ -13,8 +13,8 @@ pub(super) struct Text {
 }
 
 /// One of them.
-#[derive(Clone, Copy)]
 pub(super) struct Event {
+    task_id: TaskId,
     /// Its number within its run, or its cursor among all.
     pub(super) place: u64,
     /// How it left its run, if for good.
@@ -30,7 +30,7 @@ impl Text {
             let place = if *subject == Subject::All { event.cursor } else { event.sequence };
             write(&mut bytes, place, event);
             let terminal = event.status.filter(|status| status.is_terminal());
-            index.push(Event { place, terminal, end: bytes.len() });
+            index.push(Event { task_id: event.task_id.clone(), place, terminal, end: bytes.len() });
         }
         Self { bytes: bytes.into(), events: index }
     }
@@ -49,9 +49,27 @@ impl Text {
 
     /// What comes after a place.
     pub(super) fn after(&self, place: u64) -> Bytes {
-        let known = self.events.partition_point(|event| event.place <= place);
-        let begin = known.checked_sub(1).and_then(|last| self.events.get(last)).map_or(0, |event| event.end);
-        self.bytes.slice(begin..)
+        self.bytes.slice(self.begin_of(self.known(place))..)
+    }
+
+    /// What of it concerns a task and its runs.
+    pub(super) fn of_task_after(&self, task_id: &TaskId, place: u64) -> Bytes {
+        let mut found = Vec::new();
+        for (n, event) in self.events.iter().enumerate().skip(self.known(place)) {
+            if event.task_id == *task_id {
+                found.extend_from_slice(&self.bytes[self.begin_of(n)..event.end]);
+            }
+        }
+        found.into()
+    }
+
+    /// How many of them are not after a place.
+    fn known(&self, place: u64) -> usize {
+        self.events.partition_point(|event| event.place <= place)
+    }
+
+    fn begin_of(&self, n: usize) -> usize {
+        n.checked_sub(1).and_then(|before| self.events.get(before)).map_or(0, |before| before.end)
     }
 }
 

@@ -15,7 +15,7 @@ use super::files::by_reference;
 use super::live::{LiveRun, StopCause};
 use super::outbox::What;
 use super::{Instance, figures, ms};
-use crate::agent::{AgentResult, Answer, WrittenResult};
+use crate::agent::{AgentResult, Answer, ErasedAgent, WrittenResult};
 use crate::model::{Payload, Run, RunError, RunResult, Timestamp};
 use crate::rules::Outcome;
 
@@ -27,6 +27,15 @@ pub(super) struct Job {
     stage: Stage,
     /// When it was granted, then when its attempt began.
     since: Instant,
+    /// What a host executes itself; else the agent of the run does.
+    work: Option<Work>,
+}
+
+/// What a host executes itself.
+pub(crate) struct Work {
+    pub(crate) agent: Arc<dyn ErasedAgent>,
+    /// Whether it is told to stop when its lease cannot be relied on any more; else its effects only wait (L12).
+    pub(crate) stops_when_cut_off: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +51,20 @@ enum Stage {
 impl Job {
     pub(super) fn new(instance: &Arc<Instance>, live: Arc<LiveRun>) -> Self {
         instance.live.insert(Arc::clone(&live));
-        Self { instance: Arc::clone(instance), live, stage: Stage::Granted, since: Instant::now() }
+        Self {
+            instance: Arc::clone(instance),
+            live,
+            stage: Stage::Granted,
+            since: Instant::now(),
+            work: None,
+        }
+    }
+
+    /// Work that a host executes itself; its run began with its grant.
+    pub(super) fn owned(instance: &Arc<Instance>, live: Arc<LiveRun>, work: Work) -> Self {
+        let mut job = Self::new(instance, live);
+        (job.stage, job.work) = (Stage::Begun, Some(work));
+        job
     }
 
     /// The start of the attempt is stored.
@@ -53,24 +75,27 @@ impl Job {
     }
 
     /// The process that executes the attempt.
-    pub(super) fn process(self, lease: OperationLease) -> ProcessSpec {
+    pub(super) fn process(self, lease: Option<OperationLease>) -> ProcessSpec {
         // The kernel's patience begins when the process is told to stop, ours a little later: ours decides.
         let patience = Patience::Time(ms(self.instance.settings().patience).saturating_add(250));
         let token = self.live.token;
-        ProcessSpec::function("run", move |context| execute(self, context))
+        let spec = ProcessSpec::function("run", move |context| execute(self, context))
             .patience(patience)
-            .fence(token)
-            .holding(lease)
+            .fence(token);
+        match lease {
+            Some(lease) => spec.holding(lease),
+            None => spec,
+        }
     }
 
     fn hand_on(&mut self, outcome: Outcome) {
         let stage = std::mem::replace(&mut self.stage, Stage::HandedOn);
         if stage == Stage::Begun && !self.live.fenced.is_cancelled() {
-            // What was told last is stored before the end: it would be lost with it.
+            figures::ended(&outcome, self.since.elapsed());
+            // What was told last may not have had its turn: an attempt that said "100 %" is not left at 90.
             if let Some(progress) = self.live.take_progress(self.instance.settings().progress_limit) {
                 self.instance.outbox.push(Arc::clone(&self.live), progress);
             }
-            figures::ended(&outcome, self.since.elapsed());
             self.instance
                 .outbox
                 .push(Arc::clone(&self.live), What::Ended(outcome, self.instance.draw_delay()));
@@ -110,7 +135,8 @@ type Ended = Option<Result<AgentResult, Box<dyn Any + Send>>>;
 
 async fn run(job: &Job, context: &ProcessContext) -> Ended {
     let (instance, live) = (&job.instance, &job.live);
-    let Some(agent) = instance.agent(&live.run().spec.agent_id) else {
+    let own = job.work.as_ref().map(|work| Arc::clone(&work.agent));
+    let Some(agent) = own.or_else(|| instance.agent(&live.run().spec.agent_id)) else {
         live.stop(StopCause::Interrupted);
         return None;
     };
@@ -124,7 +150,17 @@ async fn run(job: &Job, context: &ProcessContext) -> Ended {
         ended = future => Some(ended),
         () = limits.enforce(live, context) => None,
         () = store_progress(instance, live) => None,
+        () = stop_when_cut_off(job) => None,
     }
+}
+
+/// Never ends: who is told to stop is cut off by its limits.
+async fn stop_when_cut_off(job: &Job) {
+    if job.work.as_ref().is_some_and(|work| work.stops_when_cut_off) {
+        job.live.unrelied().await;
+        job.live.stop(StopCause::CutOff);
+    }
+    std::future::pending().await
 }
 
 /// When an attempt has to end.
@@ -219,6 +255,10 @@ fn judge(live: &LiveRun, cause: Option<StopCause>, ended: Ended) -> Judged {
         (Some(StopCause::Cancelled), Some(Ok(Err(error)))) => Judged::Cancelled(error.partial),
         (Some(StopCause::Cancelled), _) => Judged::Cancelled(None),
         (Some(StopCause::Interrupted), _) => interrupted().into(),
+        (Some(StopCause::CutOff), _) => {
+            let error = RunError::new("interrupted", "its host was cut off from the store");
+            Outcome::Interrupted(error).into()
+        }
         (Some(StopCause::Stalled), _) => {
             Outcome::Failed(RunError::new("stalled", "the attempt told no progress for too long")).into()
         }
@@ -282,6 +322,10 @@ impl Instance {
                 "result_too_large",
                 format!("the result has {size} bytes, expected at most {limit}; write it to the workspace"),
             ));
+        }
+        // What others have to be able to read is never only in a folder of this machine.
+        if held.live.owned {
+            return Ok(RunResult::Inline(payload));
         }
         let written = self.write_output(held, &payload).await;
         if written && size > self.settings().result_inline {

@@ -25,7 +25,7 @@ impl Instance {
         for (place, decision) in decisions.iter().enumerate() {
             changes.extend(decision.runs.iter().filter_map(|write| self.change(place, &write.run)));
         }
-        let answers = self.vitals.watch(self.store.commit(decisions)).await?;
+        let answers = self.vitals.watch_write(self.store.commit(decisions)).await?;
         for change in changes {
             if answers.get(change.place).is_some_and(Result::is_ok) {
                 self.changed(change);

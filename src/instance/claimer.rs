@@ -276,7 +276,7 @@ impl Claimer {
         for Begun { job, lease } in begun {
             let live = Arc::clone(&job.live);
             let id = format!("run:{}:{}", live.run_id, live.run().attempt);
-            match self.generation.registry().start(id, job.process(lease)).await {
+            match self.generation.registry().start(id, job.process(Some(lease))).await {
                 Ok(process) => live.executes_in(process),
                 // Its job was dropped on the way, and has handed on that it was interrupted.
                 Err(error) => tracing::debug!(run = %live.run_id, %error, "an attempt was not started"),

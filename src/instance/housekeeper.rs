@@ -1,6 +1,7 @@
 //! Looks after runs that nobody brings to their end, and removes what was kept long enough.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tenure_actors::{ProcessContext, ProcessResult};
@@ -30,6 +31,7 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
     loop {
         let wait = instance.sweep_and_wait(&mut pause).await;
         if Instant::now() >= prune_at {
+            instance.reap(&context).await;
             instance.prune(&context).await;
             prune_at = Instant::now() + instance.settings().prune_every;
         }
@@ -153,6 +155,17 @@ impl Instance {
         }
     }
 
+    /// Expires what was owned and kept long enough.
+    async fn reap(&self, context: &ProcessContext) {
+        while self.hosts.load(Ordering::Relaxed) && !context.is_cancelled() {
+            match self.ownership.reap(self.settings().retain_owned).await {
+                Ok(reaped) if reaped.more => {}
+                Ok(_) => return,
+                Err(error) => return tracing::warn!(%error, "what was owned is kept until the store answers"),
+            }
+        }
+    }
+
     async fn prune_batch(&self) -> Result<bool, StoreError> {
         let now = self.vitals.watch(self.store.now()).await?;
         let request = PruneRequest {
@@ -160,7 +173,7 @@ impl Instance {
             keep: self.settings().retain_runs,
             limit: PAGE,
         };
-        let pruned = self.vitals.watch(self.store.prune(request)).await?;
+        let pruned = self.vitals.watch_write(self.store.prune(request)).await?;
         self.remove_folders(pruned.workspaces).await;
         Ok(pruned.more)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tenure_actors::ProcessHandle;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::outbox::What;
@@ -32,6 +32,8 @@ pub(crate) struct LiveRun {
     pub(crate) run_id: RunId,
     /// The token of the grant. Never changes: another grant is another live run.
     pub(crate) token: Token,
+    /// Whether its host executes it: it takes no room from what is claimed.
+    pub(crate) owned: bool,
     /// The run as it was last read or written here.
     run: Mutex<Run>,
     /// Until when the holder may rely on the lease, without asking the store.
@@ -75,6 +77,8 @@ pub(crate) enum StopCause {
     Stalled,
     /// Its generation closes.
     Interrupted,
+    /// Its host was cut off from the store for longer than its lease, and lets such work stop.
+    CutOff,
 }
 
 impl LiveRuns {
@@ -95,7 +99,8 @@ impl LiveRuns {
 
     /// How many more may be claimed.
     pub(crate) fn free(&self) -> usize {
-        self.most.load(Ordering::Relaxed).saturating_sub(self.len())
+        let claimed = self.by_id.lock().values().filter(|live| !live.owned).count();
+        self.most.load(Ordering::Relaxed).saturating_sub(claimed)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -156,6 +161,7 @@ impl LiveRun {
         Arc::new(Self {
             run_id: run.run_id.clone(),
             token,
+            owned: run.spec.is_owned(),
             run: Mutex::new(run),
             relied_until: Mutex::new(asked + reliance),
             stop: CancellationToken::new(),
@@ -216,6 +222,17 @@ impl LiveRun {
     /// by this machine's monotonic clock (L12).
     pub(crate) fn is_relied_on(&self) -> bool {
         !self.fenced.is_cancelled() && Instant::now() < *self.relied_until.lock()
+    }
+
+    /// Completes when the lease may not be relied on any more.
+    pub(crate) async fn unrelied(&self) {
+        loop {
+            let until = *self.relied_until.lock();
+            if Instant::now() >= until {
+                return;
+            }
+            sleep_until(until).await;
+        }
     }
 
     pub(crate) fn executes_in(&self, process: ProcessHandle) {

@@ -107,6 +107,12 @@ impl Default for Late {
 
 impl Late {
     fn add(&mut self, failed: Vec<(RunId, Error)>) {
+        // What an attempt put in the place of a file of ours does not go away by itself: the next change tries again.
+        let (lasting, failed): (Vec<_>, Vec<_>) =
+            failed.into_iter().partition(|(_, error)| matches!(error, Error::Invalid(_)));
+        for (run_id, error) in lasting {
+            tracing::warn!(run = %run_id, %error, "the files of a run are left as they are");
+        }
         let Some((run_id, error)) = failed.first() else { return };
         if self.runs.is_empty() {
             // Once a pause, however many runs it concerns.
@@ -169,7 +175,14 @@ impl Instance {
     /// instance at which its files are, if they are not here.
     pub(crate) async fn mirror_now(&self, files: &Files, run: &Run) -> Result<Option<InstanceId>, Error> {
         let _not_removed = files.removing.read().await;
-        let told = look(files, run).await?;
+        let told = match look(files, run).await {
+            Ok(told) => told,
+            // What an attempt put in the place of a file of ours hides none of the others.
+            Err(error) => {
+                tracing::warn!(run = %run.run_id, %error, "the files of a run are shown as they are");
+                return Ok(None);
+            }
+        };
         let elsewhere = self.elsewhere(run, &told).await?;
         if elsewhere.is_none()
             && let Err(error) = self.catch_up(files, run, told.last_event).await

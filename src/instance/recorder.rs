@@ -108,7 +108,11 @@ impl Instance {
                 if matches!(item.what, What::Ended(..)) {
                     figures::refused();
                 }
-                self.try_reinstate(item).await.map(|reinstated| !reinstated)
+                let reinstated = self.try_reinstate(item).await?;
+                if let (false, true, What::Ended(outcome, _)) = (reinstated, item.live.owned, &item.what) {
+                    self.ownership.refuse_late(&item.live.run_id, item.token, outcome).await;
+                }
+                Ok(!reinstated)
             }
             Err(refusal) => {
                 item.write = None;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::store::StoreError;
+use crate::store::{RefusedKind, StoreError};
 
 /// How this host is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,9 +37,22 @@ pub enum StoreHealth {
     },
 }
 
-/// Fed by every call of the services.
+/// Fed by every call of the services, and by every write.
 #[derive(Default)]
-pub(crate) struct Vitals(Mutex<Option<(Instant, StoreError)>>);
+pub(crate) struct Vitals {
+    reads: Mutex<Option<Failing>>,
+    writes: Mutex<Option<Failing>>,
+}
+
+struct Failing {
+    since: Instant,
+    last: Instant,
+    error: StoreError,
+}
+
+/// How long a failed write tells of the store when nothing was written since: an idle host writes nothing, and a
+/// host that is taken out of service for a failed write would never be asked to write again.
+const WRITE_TELLS: Duration = Duration::from_secs(15);
 
 /// After how long a call of a service counts as failed: the store hangs, and others must go on (G10).
 const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -50,29 +63,50 @@ impl Vitals {
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let late = || StoreError::unknown(format!("no answer within {CALL_LIMIT:?}"));
-        let answer = tokio::time::timeout(CALL_LIMIT, call).await.unwrap_or_else(|_| Err(late()));
-        self.note(&answer);
+        let answer = in_time(call).await;
+        note(&self.reads, &answer);
         answer
     }
 
-    fn note<T>(&self, answer: &Result<T, StoreError>) {
-        let mut failing = self.0.lock();
-        match answer {
-            Ok(_) => *failing = None,
-            Err(error) => {
-                let since = failing.as_ref().map_or_else(Instant::now, |(since, _)| *since);
-                *failing = Some((since, error.clone()));
-            }
+    /// The same for a call that writes: a store may answer looks, and yet take nothing.
+    pub(crate) async fn watch_write<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let answer = in_time(call).await;
+        // A call that was wrong in itself tells nothing of the store.
+        if !matches!(&answer, Err(StoreError::Refused { kind: RefusedKind::Invalid, .. })) {
+            note(&self.writes, &answer);
         }
+        answer
     }
 
     pub(crate) fn store(&self) -> StoreHealth {
-        match &*self.0.lock() {
+        let writes = self.writes.lock();
+        let write = writes.as_ref().filter(|failing| failing.last.elapsed() < WRITE_TELLS);
+        let reads = self.reads.lock();
+        match reads.as_ref().or(write) {
             None => StoreHealth::Answering,
-            Some((since, error)) => {
+            Some(Failing { since, error, .. }) => {
                 StoreHealth::Failing { for_ms: super::ms(since.elapsed()), error: error.to_string() }
             }
         }
     }
+}
+
+async fn in_time<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let late = || StoreError::unknown(format!("no answer within {CALL_LIMIT:?}"));
+    tokio::time::timeout(CALL_LIMIT, call).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn note<T>(failing: &Mutex<Option<Failing>>, answer: &Result<T, StoreError>) {
+    let mut failing = failing.lock();
+    let last = Instant::now();
+    *failing = match answer {
+        Ok(_) => None,
+        Err(error) => {
+            let since = failing.as_ref().map_or(last, |failing| failing.since);
+            Some(Failing { since, last, error: error.clone() })
+        }
+    };
 }

@@ -13,7 +13,7 @@ const MOST_BYTES: usize = 256;
 
 /// Why a text is no cron expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{expected} (at column {column})")]
+#[error("expected {expected} (at column {column})")]
 pub struct CronError {
     /// Where, in characters from 1.
     pub column: usize,
@@ -56,7 +56,7 @@ impl Cron {
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         let matcher = parser.parse(&plain).map_err(|error| CronError {
             column: 1,
-            expected: format!("expected a cron expression, found {text:?}: {error}"),
+            expected: format!("a cron expression, found {text:?}: {error}"),
         })?;
         let bits = |field: &croner::CronComponent| {
             field.values().into_iter().filter(|value| *value < 64).fold(0, |bits, value| bits | (1 << value))
@@ -147,7 +147,7 @@ impl Cron {
 }
 
 fn no_such_day(text: &str) -> CronError {
-    CronError { column: 1, expected: format!("expected a day that some year has, found {text:?}") }
+    CronError { column: 1, expected: format!("a day that some year has, found {text:?}") }
 }
 
 struct Field {
@@ -185,7 +185,7 @@ const NICKNAMES: &[(&str, &str)] = &[
 fn check(text: &str) -> Result<String, CronError> {
     let at = |column, expected: String| CronError { column, expected };
     if text.len() > MOST_BYTES {
-        return Err(at(MOST_BYTES + 1, format!("expected at most {MOST_BYTES} bytes, found {}", text.len())));
+        return Err(at(MOST_BYTES + 1, format!("at most {MOST_BYTES} bytes, found {}", text.len())));
     }
     let fields: Vec<&str> = text.split_ascii_whitespace().collect();
     if let [word] = fields[..]
@@ -193,20 +193,20 @@ fn check(text: &str) -> Result<String, CronError> {
     {
         let known = NICKNAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
         let names = || NICKNAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        return known.map(|(_, plain)| (*plain).to_owned()).ok_or_else(|| {
-            at(column_of(text, word), format!("expected one of {}, found {word:?}", names()))
-        });
+        return known
+            .map(|(_, plain)| (*plain).to_owned())
+            .ok_or_else(|| at(column_of(text, word), format!("one of {}, found {word:?}", names())));
     }
     if !(5..=6).contains(&fields.len()) {
         let found = fields.len();
         let column = fields.get(6).map_or(text.chars().count() + 1, |seventh| column_of(text, seventh));
-        return Err(at(column, format!("expected 5 fields, or 6 with seconds in front, found {found}")));
+        return Err(at(column, format!("5 fields, or 6 with seconds in front, found {found}")));
     }
     for (field, number) in fields.iter().zip(6 - fields.len()..) {
         for element in field.split(',') {
             check_element(number, element).map_err(|expected| {
                 let name = FIELDS[number].name;
-                at(column_of(text, element), format!("expected {expected} in the {name}, found {element:?}"))
+                at(column_of(text, element), format!("{expected} in the {name}, found {element:?}"))
             })?;
         }
     }

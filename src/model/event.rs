@@ -59,11 +59,17 @@ pub enum EventKind {
     Reinstated,
     #[serde(rename = "background_run_awaiting_approval")]
     AwaitingApproval,
+    #[serde(rename = "background_run_superseded")]
+    Superseded,
+    #[serde(rename = "background_run_handed_over")]
+    HandedOver,
+    #[serde(rename = "background_run_outcome_refused")]
+    OutcomeRefused,
 }
 
 impl EventKind {
     /// Every kind, in the order of the number that stores keep.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::TaskCreated,
         Self::TaskUpdated,
         Self::TaskPaused,
@@ -88,6 +94,9 @@ impl EventKind {
         Self::Lost,
         Self::Reinstated,
         Self::AwaitingApproval,
+        Self::Superseded,
+        Self::HandedOver,
+        Self::OutcomeRefused,
     ];
 
     /// The number that stores keep; never changes.

@@ -10,6 +10,12 @@ use super::Invalid;
 
 const MOST_BYTES: usize = 255;
 
+/// Ids that begin so are made by [`crate::ownership`], and are nobody else's to choose.
+pub(crate) const RESERVED: &str = "owned.";
+
+/// Who executes what a host owns: nobody that could claim it.
+const HOST: &str = "owned.by-host";
+
 fn check(kind: &str, text: &str) -> Result<(), Invalid> {
     let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let fits = (1..=MOST_BYTES).contains(&text.len());
@@ -49,6 +55,12 @@ macro_rules! id {
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+
+            /// Whether only [`crate::ownership`] makes such ids.
+            #[must_use]
+            pub fn is_reserved(&self) -> bool {
+                self.0.starts_with(RESERVED)
             }
         }
 
@@ -94,6 +106,21 @@ id!(
     AttemptId,
     "attempt_id"
 );
+
+impl AgentId {
+    /// The agent of runs that their host executes itself. No agent is registered under it, so that nobody claims
+    /// them.
+    #[must_use]
+    pub fn host() -> Self {
+        Self(HOST.into())
+    }
+
+    /// Whether it is [`AgentId::host`].
+    #[must_use]
+    pub fn is_host(&self) -> bool {
+        self.as_str() == HOST
+    }
+}
 
 impl RunId {
     /// A new id. Ids made by one OS process rise, so that they sort by age.

@@ -21,10 +21,14 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    /// Input with one problem.
+    /// Input with one problem. A message that begins with "expected" does not say it twice.
     #[must_use]
     pub fn one(field: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self { problems: vec![Problem { field: field.into(), expected: expected.into() }] }
+        let mut expected: String = expected.into();
+        if let Some(rest) = expected.strip_prefix("expected ") {
+            expected = rest.to_owned();
+        }
+        Self { problems: vec![Problem { field: field.into(), expected }] }
     }
 }
 

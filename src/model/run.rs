@@ -181,7 +181,7 @@ pub struct Run {
     pub progress: Option<Progress>,
     /// What it asked a person, and the answer.
     pub approval: Option<Approval>,
-    /// The run because of which it was skipped.
+    /// The run because of which it was skipped, or that took its place after it was lost.
     pub blocked_by: Option<RunId>,
     /// The number of its last event.
     pub last_event: u64,
@@ -263,6 +263,15 @@ pub struct RunSpec {
     /// The task's metadata at that time.
     #[serde(default)]
     pub metadata: Metadata,
+}
+
+impl RunSpec {
+    /// Whether its host executes it and says itself what becomes of it ([`crate::ownership`]): nobody claims
+    /// such a run, and when its owner is gone it stays lost.
+    #[must_use]
+    pub fn is_owned(&self) -> bool {
+        self.agent_id.is_host()
+    }
 }
 
 fn yes() -> bool {

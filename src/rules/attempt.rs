@@ -138,6 +138,10 @@ pub fn finish(
         Outcome::Failed(error) => end.failed(error, AttemptStatus::Failed, draw, moment),
         Outcome::TimedOut(error) => end.failed(error, AttemptStatus::Timeout, draw, moment),
         Outcome::PastDeadline(error) => end.gives_up(error, AttemptStatus::Timeout, "deadline"),
+        // Nobody else could execute it: its host says so at once, and may start it again (rulings).
+        Outcome::Interrupted(error) if run.spec.is_owned() => {
+            end.gives_up(error, AttemptStatus::Interrupted, "its host executes it")
+        }
         Outcome::Interrupted(error) => end.interrupted(error, moment),
         Outcome::AwaitingApproval { question, data } => {
             end.awaits_approval(Approval { question, data, asked_at: moment.now, answer: None })

@@ -80,6 +80,12 @@ fn owner_is_gone(run: &Run, change: &mut Change, moment: Moment) {
         change.event_as(EventKind::Lost, RunStatus::Lost, owner, json!({ "reason": "lease expired" }));
     }
     change.ungrant().run().interruptions += 1;
+    if run.spec.is_owned() {
+        // It is its host's to say what becomes of it: it stays lost until it is reinstated, superseded, or given
+        // up with its session.
+        change.to(RunStatus::Lost);
+        return;
+    }
     if change.run().interruptions > run.spec.retry_policy.max_interruptions {
         change.run().error = Some(error.clone());
         change.run().lost_token = None;

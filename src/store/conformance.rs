@@ -22,6 +22,8 @@ mod events;
 mod idempotency;
 mod lanes;
 mod leases;
+mod owned;
+mod ownership;
 mod pages;
 mod prune;
 mod runs;
@@ -96,6 +98,7 @@ pub fn cases() -> Vec<Case> {
         agents::CASES,
         prune::CASES,
         whole::CASES,
+        owned::CASES,
     ];
-    files.concat()
+    [files.concat(), ownership::cases()].concat()
 }

@@ -20,7 +20,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use self::fault::Step;
 use self::probe::Probe;
-use self::readers::Readers;
+use self::readers::{Extent, Given, Readers};
 use self::writer::{Command, Reply};
 use super::{
     Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
@@ -192,20 +192,30 @@ impl SqliteStore {
 
     fn read<T: Send + 'static>(
         &self,
+        extent: Extent,
         look: impl FnOnce(&Connection, Timestamp) -> Step<T> + Send + 'static,
     ) -> Answer<'_, T> {
         let (to, answer) = oneshot::channel();
         let (path, clock) = (self.shared.options.path.clone(), Arc::clone(&self.shared.options.clock));
-        let given = self.shared.readers.give(Box::new(move |conn: &Connection| {
+        let look = move |conn: &Connection| {
+            // Whoever asked has gone meanwhile: others wait.
+            if to.is_closed() {
+                return;
+            }
             let answer = readers::snapshot(conn, |conn| look(conn, clock.now()));
             // Nobody waits any more: fine.
             let _ = to.send(answer.map_err(|fault| fault.refused(&path)));
-        }));
+        };
+        let given = self.shared.readers.give(extent, Box::new(look));
         Box::pin(async move {
-            if !given {
-                return Err(self.closed());
+            match given {
+                Given::Waits => answer.await.map_err(|_| self.closed())?,
+                Given::TooMany => Err(StoreError::refused(
+                    RefusedKind::Unavailable,
+                    format!("{} other listings wait already; try again", readers::MOST_PAGES),
+                )),
+                Given::Closed => Err(self.closed()),
             }
-            answer.await.map_err(|_| self.closed())?
         })
     }
 
@@ -253,67 +263,67 @@ impl Store for SqliteStore {
         if repair {
             self.write(Command::Repair)
         } else {
-            self.read(|conn, _| Ok(check::messages(&check::find(conn)?)))
+            self.read(Extent::Page, |conn, _| Ok(check::messages(&check::find(conn)?)))
         }
     }
 
     fn agenda(&self) -> Answer<'_, Agenda> {
-        self.read(read::agenda)
+        self.read(Extent::Records, read::agenda)
     }
 
     fn due_schedules(&self, limit: usize) -> Answer<'_, Vec<(Task, ScheduleState)>> {
-        self.read(move |conn, now| read::due_schedules(conn, now, limit))
+        self.read(Extent::Records, move |conn, now| read::due_schedules(conn, now, limit))
     }
 
     fn due_runs(&self, after: Option<(Timestamp, RunId)>, limit: usize) -> Answer<'_, Vec<Run>> {
-        self.read(move |conn, now| read::due_runs(conn, now, after, limit))
+        self.read(Extent::Records, move |conn, now| read::due_runs(conn, now, after, limit))
     }
 
     fn task(&self, task_id: &TaskId) -> Answer<'_, Option<(Task, ScheduleState)>> {
         let task_id = task_id.clone();
-        self.read(move |conn, _| read::task(conn, &task_id))
+        self.read(Extent::Records, move |conn, _| read::task(conn, &task_id))
     }
 
     fn tasks(&self, page: PageRequest) -> Answer<'_, Page<(Task, ScheduleState)>> {
-        self.read(move |conn, _| list::tasks(conn, &page))
+        self.read(Extent::Page, move |conn, _| list::tasks(conn, &page))
     }
 
     fn run(&self, run_id: &RunId) -> Answer<'_, Option<Run>> {
         let run_id = run_id.clone();
-        self.read(move |conn, _| read::run(conn, &run_id))
+        self.read(Extent::Records, move |conn, _| read::run(conn, &run_id))
     }
 
     fn run_by_key(&self, task_id: &TaskId, key: &str) -> Answer<'_, Option<Run>> {
         let (task_id, key) = (task_id.clone(), key.to_owned());
-        self.read(move |conn, _| read::run_by_key(conn, &task_id, &key))
+        self.read(Extent::Records, move |conn, _| read::run_by_key(conn, &task_id, &key))
     }
 
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>> {
-        self.read(move |conn, _| list::runs(conn, &filter, &page))
+        self.read(Extent::Page, move |conn, _| list::runs(conn, &filter, &page))
     }
 
     fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>> {
         let run_id = run_id.clone();
-        self.read(move |conn, _| read::attempts(conn, &run_id))
+        self.read(Extent::Records, move |conn, _| read::attempts(conn, &run_id))
     }
 
     fn events(&self, subject: Subject, after: u64, limit: usize) -> Answer<'_, Vec<Event>> {
-        self.read(move |conn, _| read::events(conn, &subject, after, limit))
+        self.read(Extent::Page, move |conn, _| read::events(conn, &subject, after, limit))
     }
 
     fn occurrences(&self, task_id: &TaskId, page: PageRequest) -> Answer<'_, Page<Occurrence>> {
         let task_id = task_id.clone();
-        self.read(move |conn, _| list::occurrences(conn, &task_id, &page))
+        self.read(Extent::Page, move |conn, _| list::occurrences(conn, &task_id, &page))
     }
 
     fn lane(&self, name: &str) -> Answer<'_, LaneView> {
         let name = name.to_owned();
-        self.read(move |conn, _| read::lane(conn, &name))
+        self.read(Extent::Records, move |conn, _| read::lane(conn, &name))
     }
 
     fn counts(&self, task_id: Option<&TaskId>) -> Answer<'_, Vec<(RunStatus, u64)>> {
         let task_id = task_id.cloned();
-        self.read(move |conn, _| read::counts(conn, task_id.as_ref()))
+        self.read(Extent::Records, move |conn, _| read::counts(conn, task_id.as_ref()))
     }
 
     fn put_agent(&self, agent_id: &AgentId, definition: Option<Arc<str>>) -> Answer<'_, ()> {
@@ -322,7 +332,7 @@ impl Store for SqliteStore {
     }
 
     fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>> {
-        self.read(|conn, _| agents::all(conn))
+        self.read(Extent::Records, |conn, _| agents::all(conn))
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {

@@ -1,5 +1,6 @@
 //! Cancelling one run, or all of a task, a session or a filter.
 
+use super::runs::ordinary;
 use super::{Decided, Tenure};
 use crate::error::Error;
 use crate::model::{Place, Run, RunId, RunStatus};
@@ -63,7 +64,7 @@ impl Tenure {
         if asked.is_empty() {
             return Ok(met);
         }
-        let filter = RunFilter { statuses: asked, ..filter };
+        let filter = RunFilter { statuses: asked, ..ordinary(filter) };
         let mut page = PageRequest { limit: BATCH, cursor: None };
         loop {
             let found = self.instance.store.runs(filter.clone(), page.clone()).await?;

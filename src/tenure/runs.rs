@@ -39,7 +39,7 @@ impl RunRequest {
         // The seed is fixed: the digest is stored, and compared by other starts of the program.
         let mut hasher = foldhash::fast::FixedState::with_seed(0x7465_6e75).build_hasher();
         hasher.write(self.query.as_deref().unwrap_or_default().as_bytes());
-        hasher.write_u8(u8::from(self.query.is_some()));
+        hasher.write_u8(u8::from(self.query.is_some()) | u8::from(self.override_pause) << 1);
         hasher.finish()
     }
 }
@@ -53,6 +53,12 @@ pub struct RunState {
     pub settled: bool,
 }
 
+/// The filter, without what hosts execute themselves unless it names that.
+pub(super) fn ordinary(filter: RunFilter) -> RunFilter {
+    let named = filter.task_id.is_some() || filter.agent_id.is_some();
+    RunFilter { owned: filter.owned.or(if named { None } else { Some(false) }), ..filter }
+}
+
 impl Tenure {
     /// Wants a run of a task now. Its overlap policy decides: the answer may be a skipped run.
     ///
@@ -61,8 +67,7 @@ impl Tenure {
     ///
     /// Cancel safety: the run may have been queued when the future is dropped; an idempotency key tells.
     pub async fn run_now(&self, task_id: &TaskId, request: RunRequest) -> Result<Run, Error> {
-        let found = self.instance.store.task(task_id).await?;
-        let (task, _) = found.ok_or_else(|| Error::no_task(task_id))?;
+        let (task, _) = self.task(task_id).await?;
         if !task.spec.enabled && !request.override_pause {
             return Err(Error::Paused { task_id: task_id.clone() });
         }
@@ -83,7 +88,7 @@ impl Tenure {
             });
         }
         let task_id = &run.spec.task_id;
-        let (task, _) = self.instance.store.task(task_id).await?.ok_or_else(|| Error::no_task(task_id))?;
+        let (task, _) = self.task(task_id).await?;
         let query = request.query.clone().or_else(|| Some(Arc::clone(&run.spec.query)));
         let request = RunRequest { query, override_pause: true, ..request };
         self.want(task, request, Trigger::Retry, Some(run.run_id)).await
@@ -169,7 +174,8 @@ impl Tenure {
         self.instance.store.run(run_id).await?.ok_or_else(|| Error::no_run(run_id))
     }
 
-    /// Runs, the newest first.
+    /// Runs, the newest first. Those that hosts execute themselves are left out unless the filter asks for them,
+    /// or for their task.
     ///
     /// A page may be shorter than its limit, even empty, while it has a cursor: of many runs that the filter does not
     /// let through no more are looked at than there is time for.
@@ -177,6 +183,7 @@ impl Tenure {
     /// # Errors
     /// [`Error::Store`]; refused as invalid for a cursor of another listing.
     pub async fn runs(&self, filter: RunFilter, page: PageRequest) -> Result<Page<Run>, Error> {
+        let filter = ordinary(filter);
         let (until, limit) = (Instant::now() + PAGE_TIME, page.limit);
         let mut all = self.instance.store.runs(filter.clone(), page).await?;
         while let Some(cursor) = &all.next

@@ -3,8 +3,8 @@
 use super::{Decided, Tenure};
 use crate::error::Error;
 use crate::model::{
-    CancelMode, EventKind, Invalid, NewEvent, Occurrence, Run, RunStatus, ScheduleState, Subject, Task,
-    TaskId, TaskPatch, TaskSpec, Timestamp,
+    CancelMode, EventKind, Invalid, NewEvent, Occurrence, RESERVED, Run, RunStatus, ScheduleState, Subject,
+    Task, TaskId, TaskPatch, TaskSpec, Timestamp,
 };
 use crate::rules::{self, CancelRequest, Look, Moment};
 use crate::store::{Decision, Page, PageRequest, RunFilter, ScheduleWrite, TaskChange, TaskWrite};
@@ -187,7 +187,9 @@ impl Tenure {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Store`].
     pub async fn task(&self, task_id: &TaskId) -> Result<(Task, ScheduleState), Error> {
-        self.instance.store.task(task_id).await?.ok_or_else(|| Error::no_task(task_id))
+        // The sessions of hosts are kept beside the tasks, and are none.
+        let found = if task_id.is_reserved() { None } else { self.instance.store.task(task_id).await? };
+        found.ok_or_else(|| Error::no_task(task_id))
     }
 
     /// Tasks by name.
@@ -195,7 +197,21 @@ impl Tenure {
     /// # Errors
     /// [`Error::Store`]; refused as invalid for a cursor of another listing.
     pub async fn tasks(&self, page: PageRequest) -> Result<Page<(Task, ScheduleState)>, Error> {
-        Ok(self.instance.store.tasks(page).await?)
+        let (mut all, mut next) = (self.instance.store.tasks(page.clone()).await?, page);
+        loop {
+            all.items.retain(|(task, _)| !task.spec.task_id.is_reserved());
+            all.corrupt.retain(|(name, _)| !name.starts_with(RESERVED));
+            // A page that lost what is no task is filled up: who pages on until there is no cursor misses nothing.
+            let room = next.limit.saturating_sub(all.items.len() + all.corrupt.len());
+            if room == 0 || all.next.is_none() {
+                return Ok(all);
+            }
+            next.cursor = all.next.take();
+            let more = self.instance.store.tasks(PageRequest { limit: room, ..next.clone() }).await?;
+            all.items.extend(more.items);
+            all.corrupt.extend(more.corrupt);
+            all.next = more.next;
+        }
     }
 
     /// A task, and how it does.
@@ -227,6 +243,9 @@ impl Tenure {
         task_id: &TaskId,
         change: impl Fn(Option<&Task>, Moment) -> Result<Option<Changed>, Error>,
     ) -> Result<Task, Error> {
+        if task_id.is_reserved() {
+            return Err(Error::reserved("task_id", task_id.as_str()));
+        }
         let change = &change;
         self.decide(&format!("task \"{task_id}\""), |moment: Moment| async move {
             let current = self.instance.store.task(task_id).await?;
@@ -240,6 +259,9 @@ impl Tenure {
                     None => Err(Error::no_task(task_id)),
                 };
             };
+            if next.spec.agent_id.is_reserved() {
+                return Err(Error::reserved("agent_id", next.spec.agent_id.as_str()));
+            }
             let schedule = match &current {
                 Some((task, state)) => {
                     rules::replace(&task.spec.schedule, &next.spec.schedule, state, moment.now)

@@ -121,3 +121,35 @@ fn what_is_no_server_of_ours_is_told() {
     serving.join().unwrap();
     insta::assert_snapshot!(told.join("\n"));
 }
+
+#[test]
+fn an_empty_page_is_no_end_of_a_list() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // A server looks at so many runs for one page, and may find none that matches.
+    let pages = [
+        r#"{"runs":[],"total":0,"total_estimated":true,"next_cursor":"r9"}"#,
+        r#"{"runs":[{"run_id":"found"}],"total":1,"next_cursor":"r5"}"#,
+        // One that gives the cursor that it was given does not go on.
+        r#"{"runs":[],"total":1,"next_cursor":"r5"}"#,
+    ];
+    let serving = std::thread::spawn(move || {
+        pages.map(|page| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).unwrap();
+            let length = page.len();
+            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+            stream.write_all(format!("{head}{page}").as_bytes()).unwrap();
+            String::from_utf8_lossy(&request[..read]).lines().next().unwrap().to_owned()
+        })
+    });
+    let listed = Place::new().run(&["runs", "list", "--text", "needle", "-q", "--url", &url]).well();
+    assert_eq!(listed.out, "found\n");
+    let asked = serving.join().unwrap();
+    assert!(
+        !asked[0].contains("cursor") && asked[1].contains("cursor=r9") && asked[2].contains("cursor=r5"),
+        "{asked:?}"
+    );
+}

@@ -38,6 +38,7 @@ impl Operation {
                 json!({ "agent_id": "a", "kind": "chat", "base_url": "http://localhost:1", "model": "m" }),
             ),
             "resume_run" => Some(json!({ "approved": true })),
+            "cancel_runs" => Some(json!({ "status": ["queued"] })),
             _ if method == "post" || method == "patch" => Some(json!({})),
             _ => None,
         };

@@ -44,6 +44,18 @@ impl Reader {
         }
     }
 
+    /// What comes next, as it was sent.
+    async fn block(&mut self) -> String {
+        loop {
+            if let Some(end) = self.read.find("\n\n") {
+                return self.read.drain(..end + 2).collect();
+            }
+            let chunk =
+                tokio::time::timeout(LIMIT, self.response.chunk()).await.expect("the stream is silent");
+            self.read.push_str(std::str::from_utf8(&chunk.unwrap().unwrap()).unwrap());
+        }
+    }
+
     /// A sign of life.
     async fn comment(&mut self) -> String {
         while !self.read.starts_with(':') {
@@ -193,6 +205,49 @@ async fn a_silent_stream_says_that_it_is_open() {
     let served = Served::with(HttpOptions { keep_alive, ..HttpOptions::default() }).await;
     let mut stream = served.stream("/background/events", None).await;
     assert_eq!(stream.comment().await, ": keep-alive");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_a_task_and_its_runs_are_told_alone() {
+    let options = HttpOptions { keep_alive: Duration::from_millis(20), ..HttpOptions::default() };
+    let served = Served::with(options).await;
+    served.task("echo", json!({})).await;
+    served.task("fail", json!({})).await;
+    let path = "/background/events?task_id=fail";
+    let mut past = served.stream(path, Some(0)).await;
+    let mut coming = served.stream(path, None).await;
+    assert_eq!(past.next().await.unwrap().event, "background_task_created");
+    for task in ["echo", "fail", "echo"] {
+        served.run(task, json!({ "wait": true })).await;
+    }
+    for stream in [&mut past, &mut coming] {
+        let mut names = Vec::new();
+        for _ in 0..4 {
+            let said = stream.next().await.unwrap();
+            assert_eq!(said.data["task_id"], "fail");
+            assert_eq!(said.id, said.data["cursor"].as_u64());
+            names.push(said.event.trim_start_matches("background_").to_owned());
+        }
+        assert_eq!(names, ["run_queued", "run_claimed", "run_started", "run_failed"]);
+    }
+    // What is passed over counts: who comes back does not begin with it again.
+    let all = served.get("/background/events").await;
+    let newest = all.expect(200)["cursor"].as_u64().unwrap();
+    let alive = |block: &str| block.contains(&format!("\nid: {newest}\n"));
+    while !alive(&past.block().await) {}
+
+    let list = served.get("/background/events?task_id=fail&limit=2").await;
+    let list = list.expect(200).clone();
+    assert_eq!((&list["count"], &list["more"]), (&json!(2), &json!(true)));
+    let rest = served.get(&format!("{path}&after={}", list["cursor"])).await;
+    let rest = rest.expect(200);
+    assert_eq!((&rest["count"], &rest["more"], &rest["cursor"]), (&json!(3), &json!(false), &json!(newest)));
+    let none = served.get("/background/events?task_id=unknown").await;
+    assert_eq!((&none.expect(200)["count"], &none.json["cursor"]), (&json!(0), &json!(newest)));
+    served.get("/background/events?task_id=a%20b").await.invalid(&["task_id"]);
+    let run = list["events"][1]["run_id"].as_str().unwrap();
+    served.get(&format!("/background/runs/{run}/events?task_id=fail")).await.invalid(&["task_id"]);
     served.end().await;
 }
 

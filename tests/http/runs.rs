@@ -140,6 +140,49 @@ async fn runs_are_cancelled_answered_and_done_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn task_t40_runs_are_cancelled_by_what_they_have_in_common() {
+    let served = Served::new().await;
+    let parallel = json!({ "overlap_policy": "allow_parallel" });
+    served.task("held", parallel.clone()).await;
+    served.task("nobody", parallel).await;
+    let running = served.post("/background/tasks/held/run", json!({})).await;
+    happened(&served, EventKind::Started).await;
+    for n in 0..3 {
+        let query = format!("Number {n}");
+        served.post("/background/tasks/nobody/run", json!({ "query": query })).await.expect(202);
+    }
+    let path = "/background/runs/cancel";
+    served.post(path, json!({})).await.invalid(&["body"]);
+    served.post(path, json!({ "status": [], "mode": "force" })).await.invalid(&["body"]);
+    served.post(path, json!({ "status": ["gone"] })).await.invalid(&["status[0]"]);
+    served.post(path, json!({ "task_id": "nobody", "text": "" })).await.invalid(&["text"]);
+    served.post(path, json!({ "tasks": "nobody" })).await.invalid(&["tasks"]);
+    let all = served.get("/background/runs?status=queued").await;
+    assert_eq!(all.expect(200)["total"], 3, "what was refused cancelled nothing");
+
+    let met = async |filter: Value| served.post(path, filter).await.expect(200).clone();
+    let one = json!({ "text": "number 1", "task_id": "nobody", "reason": "not that" });
+    assert_eq!(met(one).await, json!({ "ended": 1, "requested": 0 }));
+    let cancelled = served.get("/background/runs?status=cancelled").await;
+    let cancelled = cancelled.expect(200)["runs"][0].clone();
+    assert_eq!(
+        (&cancelled["query_snapshot"], &cancelled["cancel_reason"]),
+        (&json!("Number 1"), &json!("not that"))
+    );
+    for filter in [json!({ "status": ["completed"] }), json!({ "task_id": "unknown" })] {
+        assert_eq!(met(filter.clone()).await, json!({ "ended": 0, "requested": 0 }), "{filter}");
+    }
+    let early = json!({ "created_before": "2020-01-01T00:00:00Z", "trigger_type": "manual" });
+    assert_eq!(met(early).await, json!({ "ended": 0, "requested": 0 }));
+    let live = json!({ "status": ["queued", "running"], "created_after": "2020-01-01T00:00:00Z" });
+    assert_eq!(met(live).await, json!({ "ended": 2, "requested": 1 }));
+    let ended = served.get(&format!("/background/runs/{}?wait=true", id(running.expect(202)))).await;
+    assert!(ended.expect(200)["cancel_requested_at"].is_string(), "its agent was told, and let go");
+    assert_eq!(met(json!({ "agent_id": "nobody" })).await, json!({ "ended": 0, "requested": 0 }), "again");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn runs_are_listed_by_filter_and_page() {
     let served = Served::new().await;
     served.task("echo", json!({ "session_policy": { "type": "fixed", "session_id": "s 1" } })).await;

@@ -219,7 +219,9 @@ impl Told {
         let errors = self.problem(422, "invalid")["errors"].as_array().cloned().unwrap_or_default();
         let named: Vec<&str> = errors.iter().map(|error| error["field"].as_str().unwrap()).collect();
         assert_eq!(named, fields, "{}", self.text);
-        assert!(errors.iter().all(|error| error["expected"].is_string()), "{}", self.text);
+        let told =
+            |error: &Value| error["expected"].as_str().is_some_and(|text| !text.starts_with("expected"));
+        assert!(errors.iter().all(told), "{}", self.text);
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {

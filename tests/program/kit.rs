@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than anything here takes: who waits so long waits for what does not come.
-const MOST: Duration = Duration::from_secs(60);
+pub(crate) const MOST: Duration = Duration::from_secs(60);
 
 /// A folder with a configuration.
 pub(crate) struct Place {
@@ -118,6 +118,10 @@ impl Started {
     pub(crate) fn error(&mut self, with: &str) -> String {
         find(&self.errors, &mut self.err, with)
             .unwrap_or_else(|| panic!("no error with {with:?}:\n{}\n{}", self.err, self.out))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -66,6 +66,23 @@ async fn task_s8_a_slow_reader_misses_nothing_and_slows_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn task_s8_what_was_told_last_is_kept_although_the_attempt_ends_at_once() {
+    let host = TestHost::open("2026-01-01T00:00:00Z").await;
+    let script =
+        Script::new().progress(10, "begun").takes(SECOND / 10).progress(50, "half").progress(100, "all");
+    host.agent("agent", script.answers("done"));
+    host.task(task(json!({}))).await;
+    host.run("t").await;
+    host.drain().await;
+    let seen = host.see("t").await;
+    let told: Vec<_> = seen.run(1).events.iter().filter(|event| event.event == EventKind::Progress).collect();
+    assert_eq!(told.len(), 2, "{seen}");
+    assert_eq!(told[1].data["percent"], 100, "{seen}");
+    assert_eq!(told[1].data["coalesced"], 1, "what it replaced is counted\n{seen}");
+    moved_lawfully(seen.run(1).assert_status("completed"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn task_s8_progress_is_coalesced_to_one_a_second_and_bounded() {
     let settings = Settings { progress_limit: 3, ..TestHost::settings() };
     let host = TestHost::open_with("2026-01-01T00:00:00Z", settings).await;
@@ -83,20 +100,4 @@ async fn task_s8_progress_is_coalesced_to_one_a_second_and_bounded() {
     assert!(told.windows(2).all(|two| two[1].timestamp.since(two[0].timestamp) >= SECOND), "{seen}");
     assert!(told[1].data["coalesced"].as_u64().unwrap() > 5, "what was replaced is counted\n{seen}");
     moved_lawfully(seen.run(1).assert_status("completed"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn task_s8_what_was_told_last_is_stored_with_the_end() {
-    let host = host().await;
-    let script = Script::new().progress(10, "begun").takes(SECOND / 10).progress(40, "on");
-    host.agent("agent", script.progress(100, "all of it").answers("done"));
-    host.task(task(json!({}))).await;
-    host.run("t").await;
-    host.drain().await;
-    let seen = host.see("t").await;
-    let run = seen.run(1).assert_status("completed");
-    run.assert_events("queued, claimed, started, progress, progress, completed");
-    let last = run.run.progress.as_ref().unwrap();
-    assert_eq!((last.percent, &*last.message), (Some(100), "all of it"));
-    moved_lawfully(run);
 }

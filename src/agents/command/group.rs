@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 
 use command_fds::{CommandFdExt, FdMapping};
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
@@ -14,6 +15,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::environment::{Given, kept_back};
+use super::janitor::{Janitor, Listed};
 use crate::agent::AgentError;
 use crate::agents::definition::CommandAgent;
 
@@ -35,6 +37,8 @@ pub(super) struct Group {
     ends: Option<AsyncFd<OwnedFd>>,
     #[cfg(target_os = "linux")]
     mark: Option<String>,
+    /// Until it was killed; see the invariants of the janitor.
+    listed: Option<Listed>,
     /// Nothing of it is left, and its number may be another's.
     ended: Option<ExitStatus>,
 }
@@ -44,6 +48,7 @@ pub(super) fn spawn(
     agent: &CommandAgent,
     given: &Given,
     folder: Option<&Path>,
+    janitor: Option<Arc<Janitor>>,
 ) -> Result<(Group, Pipes), AgentError> {
     let working_directory = agent.working_directory.as_deref().or(folder);
     let failed = |error: io::Error| not_started(agent, working_directory, &error);
@@ -63,6 +68,8 @@ pub(super) fn spawn(
     command.fd_mappings(vec![mapping]).map_err(|error| failed(io::Error::other(error)))?;
     let mut command = CommandWrap::from(command);
     let mut child = command.wrap(ProcessGroup::leader()).wrap(KillOnDrop).spawn().map_err(failed)?;
+    // Before anything else: a host that is killed before this is told leaves it to be found by its environment.
+    let listed = janitor.and_then(|janitor| Some(janitor.list(child.id()?)));
     // The host's copy of the other end of the pipe goes with it.
     drop(command);
     let pipes = Pipes {
@@ -71,7 +78,7 @@ pub(super) fn spawn(
         stderr: child.stderr().take(),
         notes: None,
     };
-    let group = Group::of(child, given);
+    let group = Group::of(child, given, listed);
     let notes = Receiver::from_owned_fd(reader.into()).map_err(failed)?;
     Ok((group, Pipes { notes: Some(notes), ..pipes }))
 }
@@ -109,14 +116,14 @@ fn not_started(agent: &CommandAgent, folder: Option<&Path>, error: &io::Error) -
 
 impl Group {
     #[cfg(target_os = "linux")]
-    fn of(child: Box<dyn ChildWrapper>, given: &Given) -> Self {
+    fn of(child: Box<dyn ChildWrapper>, given: &Given, listed: Option<Listed>) -> Self {
         let ends = child.id().and_then(end_of);
-        Self { child, ends, mark: given.mark.clone(), ended: None }
+        Self { child, ends, mark: given.mark.clone(), listed, ended: None }
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn of(child: Box<dyn ChildWrapper>, _: &Given) -> Self {
-        Self { child, ended: None }
+    fn of(child: Box<dyn ChildWrapper>, _: &Given, listed: Option<Listed>) -> Self {
+        Self { child, listed, ended: None }
     }
 
     /// Completes when the program itself has ended.
@@ -153,6 +160,8 @@ impl Group {
             // Only when the runtime ends is there nobody who could look; the group is dead all the same.
             let _ = crate::tasks::blocking(move || super::strays::kill(&mark)).await;
         }
+        // Killed, and its number still its own.
+        self.listed = None;
         if let Some(status) = self.ended {
             return Ok(status);
         }
@@ -181,6 +190,8 @@ impl Drop for Group {
         if let Some(mark) = self.mark.take() {
             super::strays::kill(&mark);
         }
+        // Before the program itself is dropped, which gives its number free.
+        self.listed = None;
     }
 }
 

@@ -16,6 +16,8 @@ use super::{Answered, SCHEME, Told, cut, read_line, write_line};
 use crate::instance::RunContext;
 use crate::tasks;
 
+/// The name of the socket in its folder.
+const SOCKET: &str = "progress";
 /// How many are listened to at once, and how long each may take to say its line and to hear the answer.
 const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,7 +30,7 @@ pub(in crate::agents) struct Server {
     address: String,
     /// Owns the task that listens, which ends with it.
     _listening: JoinSet<()>,
-    _folder: Folder,
+    folder: Folder,
 }
 
 type Runs = Mutex<HashMap<String, RunContext>>;
@@ -43,7 +45,7 @@ pub(in crate::agents) struct Ticket {
 impl Server {
     pub(in crate::agents) async fn open() -> io::Result<Self> {
         let folder = Folder::make().await?;
-        let socket = folder.0.join("progress");
+        let socket = folder.0.join(SOCKET);
         let listener = UnixListener::bind(&socket)?;
         let Some(path) = socket.to_str() else {
             return Err(io::Error::other("the temporary folder has a name that is no text"));
@@ -52,7 +54,12 @@ impl Server {
         let runs = Arc::<Runs>::default();
         let mut listening = JoinSet::new();
         listening.spawn(listen(listener, Arc::clone(&runs)));
-        Ok(Self { runs, address, _listening: listening, _folder: folder })
+        Ok(Self { runs, address, _listening: listening, folder })
+    }
+
+    /// Where it listens; nothing else is in that folder.
+    pub(in crate::agents) fn socket(&self) -> PathBuf {
+        self.folder.0.join(SOCKET)
     }
 
     /// A ticket for an attempt.

@@ -52,7 +52,10 @@ fn execute(command: Command, global: &Global, output: Output) -> Result<Exit, Fa
         Command::Config(args) => return config::show(&args, global, output),
         Command::Progress(args) => return on_runtime(progress::tell(args)),
         Command::Run(args) => return on_runtime(run::run(args, global, output)),
-        Command::Serve(args) => return on_runtime(serve::serve(args, global, output)),
+        Command::Serve(args) => {
+            raise_open_files();
+            return on_runtime(serve::serve(args, global, output));
+        }
         Command::Tasks(args) => Asked::Tasks(args),
         Command::Runs(args) => Asked::Runs(args),
         Command::Events(args) => Asked::Events(args),
@@ -77,6 +80,18 @@ fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit,
     // What still runs holds no authority. It is dropped, so that programs which were started end with it.
     runtime.shutdown_timeout(Duration::from_millis(500));
     done
+}
+
+/// Enough open files for all connections that may be open, and not so many that programs suffer that count through them.
+const MOST_FILES: u64 = 65_536;
+
+/// As many open files as are of use and this user may have: each connection and each program of a run takes some.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let current = maximum.map_or(MOST_FILES, |most| most.min(MOST_FILES));
+    // What is refused leaves the limit as it was.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum });
 }
 
 /// The HTTP client takes its cryptography from the OS process: said once, before there is one.

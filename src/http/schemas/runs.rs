@@ -260,6 +260,48 @@ pub(in crate::http) struct Cancelling {
     reason: Option<String>,
 }
 
+/// Which runs, how insistently, and why.
+#[derive(ToSchema)]
+pub(in crate::http) struct CancellingMany {
+    /// Of this task.
+    #[schema(required = false)]
+    task_id: Option<String>,
+    /// Of this agent.
+    #[schema(required = false)]
+    agent_id: Option<String>,
+    /// Of this session.
+    #[schema(required = false)]
+    session_id: Option<String>,
+    /// In any of these states.
+    #[schema(required = false)]
+    status: Vec<RunStatus>,
+    /// Wanted by this.
+    #[schema(required = false)]
+    trigger_type: Option<Trigger>,
+    /// Queued at or after.
+    #[schema(required = false, format = DateTime)]
+    created_after: Option<String>,
+    /// Queued before.
+    #[schema(required = false, format = DateTime)]
+    created_before: Option<String>,
+    /// With this in the query, ignoring case of ASCII letters.
+    #[schema(required = false)]
+    text: Option<String>,
+    #[schema(required = false, nullable = false)]
+    mode: Option<CancelMode>,
+    #[schema(required = false)]
+    reason: Option<String>,
+}
+
+/// How many runs a request to cancel has met.
+#[derive(ToSchema)]
+pub(in crate::http) struct Cancelled {
+    /// Ended by it.
+    ended: u64,
+    /// Asked to stop: their owners end them.
+    requested: u64,
+}
+
 /// `cooperative` asks the owner to stop; `force` revokes its authority at once.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]

@@ -15,6 +15,11 @@ pub(super) const MOST_METADATA_LEVELS: usize = 64;
 const MOST_NAME_BYTES: usize = 255;
 const MOST_TEMPLATE_BYTES: usize = 1024;
 const MOST_TEMPLATE_NAMES: usize = 16;
+/// The longest name of a folder, and the longest path, that every file system takes.
+const MOST_FOLDER_BYTES: usize = 255;
+const MOST_PATH_BYTES: usize = 2048;
+/// The length of the ids that runs are given.
+const RUN_ID_BYTES: usize = 32;
 const MOST_RETRIES: u32 = 1000;
 const MOST_CLASSES: usize = 100;
 
@@ -108,8 +113,12 @@ impl Problems {
         classes.iter().for_each(|class| self.name(field, class));
     }
 
-    pub(super) fn workspace_policy(&mut self, policy: &WorkspacePolicy) {
-        if let Err(expected) = check_template(&policy.namespace_template) {
+    /// The names are those that the template is filled with, as far as they are good ones.
+    pub(super) fn workspace_policy(&mut self, policy: &WorkspacePolicy, agent_id: &str, task_id: &str) {
+        let template = &policy.namespace_template;
+        if let Err(expected) =
+            check_template(template).and_then(|()| check_lengths(template, agent_id, task_id))
+        {
             self.expect(false, "workspace_policy.namespace_template", expected);
         }
     }
@@ -181,6 +190,25 @@ fn check_template(template: &str) -> Result<(), String> {
     } else {
         Err("a path with \"{run_id}\", so that no two runs share it".to_owned())
     }
+}
+
+/// Checks that the folders it names can be made.
+fn check_lengths(template: &str, agent_id: &str, task_id: &str) -> Result<(), String> {
+    let run_id = "0".repeat(RUN_ID_BYTES);
+    let filled =
+        template.replace("{agent_id}", agent_id).replace("{task_id}", task_id).replace("{run_id}", &run_id);
+    if let Some(long) = filled.split('/').map(str::len).find(|length| *length > MOST_FOLDER_BYTES) {
+        return Err(format!(
+            "names of at most {MOST_FOLDER_BYTES} bytes, found one of {long} with its ids filled in"
+        ));
+    }
+    if filled.len() > MOST_PATH_BYTES {
+        return Err(format!(
+            "at most {MOST_PATH_BYTES} bytes with its ids filled in, found {}",
+            filled.len()
+        ));
+    }
+    Ok(())
 }
 
 fn check_segment(segment: &str) -> Result<(), String> {

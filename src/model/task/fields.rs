@@ -146,7 +146,9 @@ impl TaskFields {
         problems.above_zero("deadline_seconds", self.deadline_seconds);
         problems.retry_policy(&self.retry_policy);
         let session_policy = self.session_policy.check(problems);
-        problems.workspace_policy(&self.workspace_policy);
+        let names =
+            (agent_id.as_ref().map_or("", AgentId::as_str), task_id.as_ref().map_or("", TaskId::as_str));
+        problems.workspace_policy(&self.workspace_policy, names.0, names.1);
         check_concurrency(self.concurrency_key.as_deref(), self.concurrency_limit, problems);
         self.metadata.iter().for_each(|json| problems.metadata(json.get()));
         Some(TaskSpec {

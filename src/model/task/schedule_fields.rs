@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::check::Problems;
 use super::{Schedule, Seconds, Timestamp};
-use crate::model::{Cron, DstFold, DstGap, Invalid, MisfirePolicy, Timing};
+use crate::model::{Cron, CronError, DstFold, DstGap, Invalid, MisfirePolicy, Timing};
 
+/// What is wanted more often is wanted all the time: it would fill the store with skipped occurrences.
+const SHORTEST_INTERVAL: Seconds = Seconds::from_ms(100);
 const MOST_CATCH_UP: u32 = 1000;
 const MOST_ZONE_BYTES: usize = 100;
 
@@ -128,15 +130,18 @@ impl ScheduleFields {
         match self.kind {
             Kind::Manual => Some(Timing::Manual),
             Kind::Interval => {
-                problems.above_zero("schedule.seconds", self.seconds);
+                if let Some(every) = self.seconds {
+                    let expected = format!("at least {SHORTEST_INTERVAL}, found {every}");
+                    problems.expect(every >= SHORTEST_INTERVAL, "schedule.seconds", expected);
+                }
                 let every = problems.need("schedule.seconds", self.seconds, "a number of seconds above 0")?;
                 Some(Timing::Interval { every })
             }
             Kind::Cron => {
                 let expression =
                     problems.need("schedule.expression", self.expression.clone(), "a cron expression")?;
-                if let Err(error) = Cron::parse(&expression) {
-                    problems.expect(false, "schedule.expression", error.to_string());
+                if let Err(CronError { column, expected }) = Cron::parse(&expression) {
+                    problems.expect(false, "schedule.expression", format!("{expected} (at column {column})"));
                 }
                 Some(Timing::Cron { expression })
             }

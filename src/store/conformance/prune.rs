@@ -47,7 +47,7 @@ async fn own_i10_pruning_removes_all_that_an_ended_run_had(f: Fixture) {
     let pruned = f.store.prune(all(&f, 10).await).await.unwrap();
     assert_eq!(told(&pruned), (1, 0, false));
     // Whoever keeps the files of its runs is told which to remove.
-    assert_eq!(pruned.workspaces, ["background/agent/t/r0".into()]);
+    assert_eq!(pruned.workspaces, [std::sync::Arc::<str>::from("background/agent/t/r0")]);
     assert_eq!(f.store.run(&run_id("r0")).await.unwrap(), None);
     assert_eq!(f.store.attempts(&run_id("r0")).await.unwrap(), []);
     assert_eq!(f.events(Subject::Run(run_id("r0"))).await, []);

@@ -72,6 +72,7 @@ async fn fire(f: &Fixture, task: &Task, state: &ScheduleState, by: u128) -> Deci
         runs: vec![rules::enqueue(task, wanted, f.moment().await)],
         lanes: Vec::new(),
         occurrences: vec![record],
+        ..Decision::default()
     }
 }
 

@@ -23,7 +23,7 @@ impl State {
             return Ok(());
         }
         self.stands(&decision)?;
-        let Decision { task, schedule, runs, lanes: _, occurrences } = decision;
+        let Decision { task, schedule, runs, lanes: _, occurrences, forget } = decision;
         let first_schedule = schedule.as_ref().map(|write| write.state.clone());
         if let Some(write) = task {
             self.write_task(write, first_schedule, now, hint);
@@ -36,6 +36,11 @@ impl State {
         }
         for occurrence in occurrences {
             self.occurrences.add(occurrence);
+        }
+        for run_id in &forget {
+            if let Some(number) = self.runs.number(run_id) {
+                self.remove_run(number);
+            }
         }
         Ok(())
     }
@@ -65,7 +70,21 @@ impl State {
                 return Err(Refusal::StaleLane { name: Arc::clone(&lane.name), version });
             }
         }
+        self.are_over(decision)?;
         self.occurrences_are_new(decision)
+    }
+
+    /// Whether the runs to be forgotten will have ended.
+    fn are_over(&self, decision: &Decision) -> Result<(), Refusal> {
+        for run_id in &decision.forget {
+            let written = decision.runs.iter().rev().find(|write| write.run.run_id == *run_id);
+            let standing =
+                written.map(|write| &write.run).or_else(|| self.runs.by_id(run_id).map(|record| &record.run));
+            if let Some(run) = standing.filter(|run| !run.status.is_terminal()) {
+                return Err(stale(run));
+            }
+        }
+        Ok(())
     }
 
     fn task_stands(&self, write: &TaskWrite) -> Result<(), Refusal> {

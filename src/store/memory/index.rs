@@ -20,6 +20,8 @@ pub(super) struct Index {
     by_task: HashMap<TaskId, OfTask>,
     /// Finished runs, the oldest end first.
     pub(super) finished: BTreeSet<(Timestamp, u64)>,
+    /// Runs that hosts execute themselves.
+    owned: BTreeSet<u64>,
     /// Runs that somebody has to look at, and when.
     pub(super) wakes: BTreeSet<(Timestamp, RunId)>,
     keys: HashMap<TaskKey, u64>,
@@ -42,6 +44,9 @@ impl Index {
         of_task.counts[status] += 1;
         if let Some(at) = finished_at(run) {
             self.finished.insert((at, number));
+        }
+        if run.spec.is_owned() {
+            self.owned.insert(number);
         }
         if let Some(at) = wake_at(run) {
             self.wakes.insert((at, run.run_id.clone()));
@@ -103,6 +108,9 @@ impl Index {
         if let Some(at) = finished_at(run) {
             self.finished.remove(&(at, number));
         }
+        if run.spec.is_owned() {
+            self.owned.remove(&number);
+        }
         if let Some(at) = wake_at(run) {
             self.wakes.remove(&(at, run.run_id.clone()));
         }
@@ -149,6 +157,11 @@ impl Index {
     pub(super) fn of_task(&self, task_id: &TaskId, below: u64) -> impl Iterator<Item = u64> {
         let of_task = self.by_task.get(task_id).into_iter();
         of_task.flat_map(move |of_task| of_task.numbers.range(..below).rev().copied())
+    }
+
+    /// The runs that hosts execute themselves below a number, from the highest.
+    pub(super) fn owned(&self, below: u64) -> impl Iterator<Item = u64> {
+        self.owned.range(..below).rev().copied()
     }
 
     /// The runs in some states below a number, from the highest.

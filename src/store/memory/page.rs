@@ -27,6 +27,7 @@ impl State {
         let below = position(page, "runs", |text| text.parse().ok())?.unwrap_or(u64::MAX);
         let numbers: Box<dyn Iterator<Item = u64> + '_> = match &filter.task_id {
             Some(task_id) => Box::new(self.index.of_task(task_id, below)),
+            None if filter.owned == Some(true) => Box::new(self.index.owned(below)),
             None if !filter.statuses.is_empty() => Box::new(self.index.in_states(&filter.statuses, below)),
             None => Box::new(self.runs.below(below)),
         };
@@ -102,5 +103,6 @@ fn matches(filter: &RunFilter, text: Option<&str>, run: &Run) -> bool {
         && filter.trigger.is_none_or(|trigger| trigger == spec.trigger)
         && filter.created_after.is_none_or(|after| spec.queued_at >= after)
         && filter.created_before.is_none_or(|before| spec.queued_at < before)
+        && filter.owned.is_none_or(|owned| owned == spec.is_owned())
         && text.is_none_or(|text| spec.query.to_ascii_lowercase().contains(text))
 }

@@ -37,7 +37,7 @@ impl State {
     }
 
     /// Answers the folder of its files.
-    fn remove_run(&mut self, number: u64) -> Option<Arc<str>> {
+    pub(super) fn remove_run(&mut self, number: u64) -> Option<Arc<str>> {
         let record = self.runs.remove(number)?;
         self.index.remove(number, &record.run);
         self.lanes.account(number, Some(&record.run), None);

@@ -41,6 +41,9 @@ impl Tx<'_> {
                 None => self.insert_run(write).await?,
             }
         }
+        if !decision.forget.is_empty() {
+            self.forget(&decision.forget).await?;
+        }
         Ok(Ok(()))
     }
 
@@ -61,7 +64,23 @@ impl Tx<'_> {
                 return Err(Refusal::StaleLane { name: lane.name.clone(), version });
             }
         }
+        self.are_over(decision)?;
         self.occurrences_are_new(&decision.occurrences)
+    }
+
+    /// Whether the runs to be forgotten will have ended.
+    fn are_over(&self, decision: &Decision) -> Verdict {
+        for run_id in &decision.forget {
+            let written = decision.runs.iter().rev().find(|write| write.run.run_id == *run_id);
+            let standing = match written {
+                Some(write) => Some((write.run.version, write.run.status)),
+                None => self.found(run_id).map(|stored| (stored.version, stored.status)),
+            };
+            if let Some((version, status)) = standing.filter(|(_, status)| !status.is_terminal()) {
+                return Err(Refusal::StaleRun { run_id: run_id.clone(), version, status });
+            }
+        }
+        Ok(())
     }
 
     fn task_stands(&self, write: &TaskWrite) -> Verdict {

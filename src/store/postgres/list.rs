@@ -10,7 +10,7 @@ use super::fault::{Fault, Step};
 use super::load::task_id as read_task_id;
 use super::read::{self, TASK};
 use super::row::{COLUMNS, Loaded, REST, STORED, WHOLE, get, parsed, resting, status_number, trigger_flag};
-use crate::model::{Occurrence, Run, RunStatus, ScheduleState, Task, TaskId};
+use crate::model::{AgentId, Occurrence, Run, RunStatus, ScheduleState, Task, TaskId};
 use crate::store::{Page, PageRequest, RunFilter};
 
 /// Of runs in so few wanted states all are looked at and sorted; of more the listing is read from its end.
@@ -185,6 +185,19 @@ pub(super) fn query(filter: &RunFilter, few: bool, before: i64, chunk: i64) -> (
     }
     if let Some(agent_id) = &filter.agent_id {
         and("s.aid = (SELECT aid FROM agent_names WHERE name = $?)", Box::new(agent_id.to_string()));
+    }
+    match filter.owned {
+        Some(true) => {
+            and(
+                "s.aid = (SELECT aid FROM agent_names WHERE name = $?)",
+                Box::new(AgentId::host().to_string()),
+            );
+        }
+        Some(false) => {
+            let other = "s.aid IS DISTINCT FROM (SELECT aid FROM agent_names WHERE name = $?)";
+            and(other, Box::new(AgentId::host().to_string()));
+        }
+        None => {}
     }
     if !filter.statuses.is_empty() {
         let numbers: Vec<i16> = filter.statuses.iter().copied().map(status_number).collect();

@@ -51,6 +51,7 @@ impl Needs {
                     .extend(spec.idempotency.iter().map(|key| (spec.task_id.clone(), Arc::clone(&key.key))));
             }
         }
+        self.runs.extend(decision.forget.iter().cloned());
         if let Some(write) = &decision.task {
             self.tasks.push(write.task_id.clone());
             if let TaskChange::Put(task) = &write.change {

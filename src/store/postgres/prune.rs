@@ -8,7 +8,7 @@ use super::conn::with;
 use super::fault::Step;
 use super::row::{get, status};
 use super::tx::Tx;
-use crate::model::RunStatus;
+use crate::model::{RunId, RunStatus};
 use crate::store::{PruneRequest, Pruned};
 
 /// The part of a specification that says where the files of a run are.
@@ -56,6 +56,25 @@ impl Tx<'_> {
             pruned.more |= removed > 0 && removed >= limit;
         }
         Ok(pruned)
+    }
+
+    /// Removes runs that have ended, as they were decided to end; one that is not there is removed already.
+    pub(super) async fn forget(&mut self, run_ids: &[RunId]) -> Step<()> {
+        // What was decided of them is written first, so that nothing of it comes after their end.
+        self.flush().await?;
+        let mut rids = Vec::new();
+        for run_id in run_ids {
+            let Some(rid) = self.by_id.insert(run_id.clone(), None).flatten() else { continue };
+            if let Some(entry) = self.runs.remove(&rid) {
+                self.count(entry.stored.tid, entry.stored.status, -1);
+                rids.push(rid);
+            }
+        }
+        self.keys.retain(|_, (holder, _)| !run_ids.contains(holder));
+        if !rids.is_empty() {
+            self.remove(rids).await?;
+        }
+        Ok(())
     }
 
     /// How many runs have ended.

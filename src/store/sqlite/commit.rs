@@ -50,6 +50,9 @@ impl Tx<'_, '_> {
                 None => self.insert_run(write)?,
             }
         }
+        for run_id in &decision.forget {
+            self.forget(run_id)?;
+        }
         Ok(Ok(()))
     }
 
@@ -75,7 +78,25 @@ impl Tx<'_, '_> {
                 return Ok(Err(Refusal::StaleLane { name: lane.name.clone(), version }));
             }
         }
+        if let Err(refusal) = self.are_over(decision)? {
+            return Ok(Err(refusal));
+        }
         self.occurrences_are_new(&decision.occurrences)
+    }
+
+    /// Whether the runs to be forgotten will have ended.
+    fn are_over(&mut self, decision: &Decision) -> Step<Verdict> {
+        for run_id in &decision.forget {
+            let written = decision.runs.iter().rev().find(|write| write.run.run_id == *run_id);
+            let standing = match written {
+                Some(write) => Some((write.run.version, write.run.status)),
+                None => self.stored(run_id)?.map(|stored| (stored.version, stored.status)),
+            };
+            if let Some((version, status)) = standing.filter(|(_, status)| !status.is_terminal()) {
+                return Ok(Err(Refusal::StaleRun { run_id: run_id.clone(), version, status }));
+            }
+        }
+        Ok(Ok(()))
     }
 
     fn task_stands(&mut self, write: &TaskWrite) -> Step<Verdict> {

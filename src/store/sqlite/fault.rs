@@ -66,6 +66,10 @@ impl Fault {
     /// The error of a call that did not happen: what, where, what to do.
     pub(super) fn refused(&self, path: &Path) -> StoreError {
         let kind = self.kind();
+        if let Self::Invalid(text) = self {
+            // The caller is at fault and not the file: where that lies is none of the caller's business.
+            return StoreError::refused(kind, text.clone());
+        }
         let advice = match kind {
             RefusedKind::Unavailable => "another program may hold it, or its disk does not answer; try again",
             RefusedKind::ReadOnly => {

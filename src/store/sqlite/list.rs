@@ -12,7 +12,7 @@ use super::parts::is_filled;
 use super::read::{self, TASK};
 use super::row::{Loaded, RUN_ID, SPECS, parsed, spec_text, trigger_flag};
 use super::tx::{agent_number, task_number};
-use crate::model::{Occurrence, Run, RunStatus, ScheduleState, Task, TaskId};
+use crate::model::{AgentId, Occurrence, Run, RunStatus, ScheduleState, Task, TaskId};
 use crate::store::{Page, PageRequest, RunFilter};
 
 /// Of runs in so few wanted states all are looked at and sorted; of more the listing is read from its end.
@@ -176,6 +176,12 @@ impl Query {
             let Some(aid) = agent_number(conn, agent_id)? else { return Ok(None) };
             query.and(&mut conditions, "r.aid =", aid);
         }
+        match (filter.owned, agent_number(conn, &AgentId::host())?) {
+            (Some(true), None) => return Ok(None),
+            (Some(true), Some(host)) => query.and(&mut conditions, "r.aid =", host),
+            (Some(false), Some(host)) => query.and(&mut conditions, "r.aid <>", host),
+            (Some(false), None) | (None, _) => {}
+        }
         if !filter.statuses.is_empty() {
             let numbers: Vec<String> = filter.statuses.iter().map(|s| s.number().to_string()).collect();
             conditions += &format!(" AND r.status IN ({})", numbers.join(", "));
@@ -214,13 +220,15 @@ fn floor(conn: &Connection, filter: &RunFilter, tid: Option<i64>, before: i64) -
         created_after,
         created_before,
         text,
+        owned,
     } = filter;
     let read = session_id.is_some() || text.is_some();
     let looked_at = agent_id.is_some()
         || !statuses.is_empty()
         || trigger.is_some()
         || created_after.is_some()
-        || created_before.is_some();
+        || created_before.is_some()
+        || (owned.is_some() && agent_number(conn, &AgentId::host())?.is_some());
     if !read && !looked_at {
         return Ok(None);
     }

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 use super::fault::{Fault, Step};
 use super::row::{Stored, flag};
 use super::tx::Tx;
-use crate::model::RunStatus;
+use crate::model::{RunId, RunStatus};
 use crate::store::{PruneRequest, Pruned};
 
 struct Ended {
@@ -52,6 +52,14 @@ impl Tx<'_, '_> {
             pruned.more |= removed > 0 && removed >= request.limit as u64;
         }
         Ok(pruned)
+    }
+
+    /// Removes one that has ended; one that is gone already is none.
+    pub(super) fn forget(&mut self, run_id: &RunId) -> Step<()> {
+        self.known.forget(run_id);
+        let Some(stored) = self.stored(run_id)? else { return Ok(()) };
+        let Stored { rid, tid, flags, status, part, .. } = stored;
+        self.remove(&Ended { finished_at: 0, rid, tid, flags, status, part }, Some(stored))
     }
 
     /// How many runs have ended, with what this transaction has counted so far left out.

@@ -131,7 +131,8 @@ pub(super) fn due_runs(
 }
 
 pub(super) const DUE_FROM: &str = "FROM runs r INDEXED BY runs_wake";
-pub(super) const DUE_RUNS: &str = "WHERE r.wake_at IS NOT NULL AND r.wake_at >= ?1 AND r.wake_at <= ?2 AND (r.wake_at > ?1 OR r.run_id > ?3)
+pub(super) const DUE_RUNS: &str = "WHERE r.wake_at IS NOT NULL AND r.wake_at >= ?1 AND r.wake_at <= ?2
+    AND (r.wake_at > ?1 OR r.run_id > ?3)
     ORDER BY r.wake_at, r.run_id";
 
 /// A run.

@@ -155,8 +155,10 @@ pub(super) fn start(
 }
 
 fn close_file(conn: Connection, path: &Path) -> Result<(), StoreError> {
-    // Another program may hold the log; then it is moved by whoever closes last.
-    let moved = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    // Another program may hold the log, and is not waited for: it is moved by whoever closes last.
+    let moved = conn
+        .busy_timeout(Duration::ZERO)
+        .and_then(|()| conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
     if let Err(error) = moved {
         tracing::debug!(%error, "the log stays beside the file");
     }

@@ -61,8 +61,9 @@ pub(super) async fn list(
     let mut cursor: Option<String> = None;
     loop {
         let left = how_many.most() - listed.entries.len();
-        let answer = page(session, ask.clone().queries("cursor", cursor.take()), left).await?;
-        cursor = listed.take(&answer)?;
+        let answer = page(session, ask.clone().queries("cursor", &cursor), left).await?;
+        // An empty page is no end: so much is looked at for one. The same cursor again would be none.
+        cursor = listed.take(&answer)?.filter(|next| cursor.as_ref() != Some(next));
         listed.next.clone_from(&cursor);
         listed.answers.push(answer.body);
         if listed.entries.len() >= how_many.most() || cursor.is_none() {
@@ -99,10 +100,8 @@ impl Listed {
             self.total = word("total").and_then(|total| total.as_u64());
             self.estimated = word("total_estimated") == Some(Value::Bool(true));
         }
-        let empty = entries.is_empty();
         self.entries.extend(entries);
-        let next = word("next_cursor").and_then(|cursor| cursor.as_str().map(str::to_owned));
-        Ok(next.filter(|_| !empty))
+        Ok(word("next_cursor").and_then(|cursor| cursor.as_str().map(str::to_owned)))
     }
 
     /// What the first answer says beside the entries.

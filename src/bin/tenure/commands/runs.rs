@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tenure::model::{AgentId, RunId, RunStatus, TaskId};
+use tenure::model::{AgentId, RunId, TaskId};
 
 use super::common::{Common, Need, Session, agent_id, run_id, statuses, task_id, text_or_stdin};
 use super::near;
@@ -208,6 +208,24 @@ impl Filter {
             .queries("session_id", &self.session)
             .queries("status", &self.status)
     }
+
+    /// Adds what is asked for to a body.
+    fn body(&self, mut body: Value) -> Value {
+        let names = [
+            ("task_id", self.task.as_ref().map(TaskId::as_str)),
+            ("agent_id", self.agent.as_ref().map(AgentId::as_str)),
+            ("session_id", self.session.as_deref()),
+        ];
+        for (name, value) in names {
+            if let Some(value) = value {
+                body[name] = value.into();
+            }
+        }
+        if !self.status.is_empty() {
+            body["status"] = json!(self.status);
+        }
+        body
+    }
 }
 
 async fn list_runs(session: &Session, asked: &ListRuns) -> Result<Exit, Failure> {
@@ -258,38 +276,32 @@ async fn wait(session: &Session, asked: &WaitRun) -> Result<Exit, Failure> {
 async fn cancel(session: &Session, asked: &CancelRuns) -> Result<Exit, Failure> {
     if !asked.run_ids.is_empty() {
         for run_id in &asked.run_ids {
-            let answer = session.client.ask(cancel_ask(asked, run_id.as_str())).await?;
+            let ask = Ask::post(["runs", run_id.as_str(), "cancel"]).json(asked.how().to_string());
+            let answer = session.client.ask(ask).await?;
             session.show(&answer, "run_id", run_line)?;
         }
         return Ok(Exit::Ok);
     }
-    let live = RunStatus::ALL.into_iter().filter(|status| !status.is_terminal());
-    let live: Vec<&str> = live.map(RunStatus::as_str).collect();
-    let ask = asked.filter.apply(Ask::get(["runs"]));
-    let ask = if asked.filter.status.is_empty() { ask.queries("status", live) } else { ask };
-    let found = list(session, ask, "runs", &HowMany::ALL).await?;
-    let mut met = 0_usize;
-    for run in found.values()? {
-        let Some(run_id) = run.get("run_id").and_then(Value::as_str) else { continue };
-        match session.client.ask(cancel_ask(asked, run_id)).await {
-            Ok(answer) => session.show(&answer, "run_id", run_line)?,
-            // It was pruned meanwhile: it had ended.
-            Err(failure) if failure.exit == Exit::NotFound => continue,
-            Err(failure) => return Err(failure.hint(format!("{met} were cancelled before; ask again"))),
-        }
-        met += 1;
+    let body = asked.filter.body(asked.how());
+    let answer = session.client.ask(Ask::post(["runs", "cancel"]).json(body.to_string())).await?;
+    if session.json {
+        session.output.line(answer.body.trim_end())?;
+    } else {
+        let met = answer.value()?;
+        session.tell(format_args!("{} runs ended, {} were asked to stop", met["ended"], met["requested"]));
     }
-    session.tell(format_args!("{met} runs were asked to stop"));
     Ok(Exit::Ok)
 }
 
-fn cancel_ask(asked: &CancelRuns, run_id: &str) -> Ask {
-    let mode = if asked.force { "force" } else { "cooperative" };
-    let mut body = json!({ "mode": mode });
-    if let Some(reason) = &asked.reason {
-        body["reason"] = reason.as_str().into();
+impl CancelRuns {
+    /// How insistently, and why.
+    fn how(&self) -> Value {
+        let mut body = json!({ "mode": if self.force { "force" } else { "cooperative" } });
+        if let Some(reason) = &self.reason {
+            body["reason"] = reason.as_str().into();
+        }
+        body
     }
-    Ask::post(["runs", run_id, "cancel"]).json(body.to_string())
 }
 
 async fn retry(session: &Session, asked: &RetryRun) -> Result<Exit, Failure> {

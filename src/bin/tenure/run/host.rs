@@ -134,7 +134,7 @@ impl<'a> Host<'a> {
             self.tenure.replace_with(settings).await?;
         }
         let watch = Watch::new(&self.tenure, run, view, &self.loaded.config.workspace.root);
-        let watch = if is_known { watch.from_now().await? } else { watch };
+        let watch = if is_known { watch.after_what_is_known().await? } else { watch };
         watch.until_settled(signals).await
     }
 

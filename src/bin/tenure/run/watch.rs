@@ -49,7 +49,7 @@ impl<'a> Watch<'a> {
     }
 
     /// What has happened to it is known, and not told again.
-    pub(super) async fn from_now(mut self) -> Result<Self, Failure> {
+    pub(super) async fn after_what_is_known(mut self) -> Result<Self, Failure> {
         while (self.events.len() as u64) < self.run.last_event {
             let subject = Subject::Run(self.run.run_id.clone());
             let after = self.events.last().map_or(0, |event| event.sequence);

@@ -1,0 +1,33 @@
+//! Work that a host executes itself: an attempt like any other, but that its run begins with its grant.
+
+use std::sync::Arc;
+
+use tenure_actors::{Generation, StartError};
+use tokio::time::Instant;
+
+use super::Instance;
+use super::attempt::{Job, Work};
+use super::live::LiveRun;
+use crate::model::{Run, Token};
+
+impl Instance {
+    /// Executes work under its grant, as a managed process of the generation. `asked` is when the grant was asked
+    /// for. What it comes to is stored by the recorder, also when the process could not be started.
+    ///
+    /// # Errors
+    /// [`StartError`] when the process was not started: the run is on its way to its end.
+    pub(crate) async fn execute_owned(
+        self: &Arc<Self>,
+        generation: &Generation,
+        run: Run,
+        token: Token,
+        asked: Instant,
+        work: Work,
+    ) -> Result<(), StartError> {
+        let id = format!("owned:{}:{}", run.run_id, token.fence);
+        let live = LiveRun::new(run, token, asked, self.reliance());
+        let job = Job::owned(self, Arc::clone(&live), work);
+        live.executes_in(generation.registry().start(id, job.process(None)).await?);
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! Cancelling runs, tasks and sessions, and releasing sessions.
+
+use tokio::time::Instant;
+
+use super::answers::{Cancel, CancelAnswer, CancelScope, Release, Released, TaskState};
+use super::key::{SessionKey, TaskKey};
+use super::outcome::Finished;
+use super::record::{Mark, Session, put};
+use super::{Ownership, TRIES, contended};
+use crate::error::Error;
+use crate::model::{CancelMode, Run, RunId};
+use crate::rules::{self, CancelRequest};
+use crate::store::Decision;
+
+impl Ownership {
+    /// Asks for runs to be cancelled, or by force ends them. The intent is part of each run's record: later runs are
+    /// not met by it (I11), the first reason is kept (X7), and the owner hears of it by the next renewal at the
+    /// latest.
+    ///
+    /// # Errors
+    /// [`Error::Store`]: the caller must not believe that anything was cancelled (X12); ask again.
+    pub async fn request_cancel(&self, scope: &CancelScope, cancel: &Cancel) -> Result<CancelAnswer, Error> {
+        match scope {
+            CancelScope::Run { key, run } => self.cancel_task(key, Some(*run), cancel).await,
+            CancelScope::Task(key) => self.cancel_task(key, None, cancel).await,
+            CancelScope::Session(key) => match self.stored(key).await? {
+                Some(_) => Ok(CancelAnswer::Requested {
+                    runs: self.cancel_live(key, &request(cancel), false).await?,
+                }),
+                None => Ok(CancelAnswer::NotFound),
+            },
+        }
+    }
+
+    async fn cancel_task(
+        &self,
+        key: &TaskKey,
+        run: Option<u32>,
+        cancel: &Cancel,
+    ) -> Result<CancelAnswer, Error> {
+        let stored = self.stored(&key.session).await?;
+        let latest = match stored.map_or(Mark::None, |stored| stored.session.mark(key.task)) {
+            Mark::None => return Ok(CancelAnswer::NotFound),
+            Mark::Expired => return Ok(CancelAnswer::Expired),
+            Mark::Run(latest) => latest,
+        };
+        let number = run.unwrap_or(latest);
+        if number == 0 || number > latest {
+            return Ok(CancelAnswer::NotFound);
+        }
+        let run_id = key.run_id(number)?;
+        match self.cancel_run(&run_id, &request(cancel)).await? {
+            None => Ok(CancelAnswer::Expired),
+            Some(Met { run, at_once: _, had_ended: true }) => {
+                Ok(CancelAnswer::AlreadyTerminal { outcome: Box::new(Finished::of(&run)?) })
+            }
+            Some(_) => Ok(CancelAnswer::Requested { runs: 1 }),
+        }
+    }
+
+    async fn cancel_run(&self, run_id: &RunId, request: &CancelRequest) -> Result<Option<Met>, Error> {
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let Some(run) = self.store.run(run_id).await? else { return Ok(None) };
+            match rules::cancel(&run, request, moment) {
+                rules::Cancel::AlreadyTerminal => {
+                    return Ok(Some(Met { run, at_once: false, had_ended: true }));
+                }
+                rules::Cancel::AlreadyRequested => {
+                    return Ok(Some(Met { run, at_once: false, had_ended: false }));
+                }
+                rules::Cancel::Write(write) => {
+                    let after = write.run.clone();
+                    if self.commit(write).await?.is_ok() {
+                        let at_once = run.status.is_held() && after.status.is_terminal();
+                        return Ok(Some(Met { run: after, at_once, had_ended: false }));
+                    }
+                }
+            }
+        }
+        Err(contended(&run_id))
+    }
+
+    /// Cancels whatever runs in a session; answers how much that was. What was superseded is over but for its
+    /// record: that ends with its session.
+    async fn cancel_live(
+        &self,
+        key: &SessionKey,
+        request: &CancelRequest,
+        superseded: bool,
+    ) -> Result<usize, Error> {
+        let mut met = 0;
+        for run in self.live(key).await?.iter().filter(|run| superseded || run.blocked_by.is_none()) {
+            let found = self.cancel_run(&run.run_id, request).await?;
+            met += usize::from(found.is_some_and(|met| !met.had_ended));
+        }
+        Ok(met)
+    }
+
+    /// Releases a session: what was seen of it before begins nothing any more, what runs is cancelled. A later
+    /// session of the same name is another (S6.4). Releasing again, or what never was, changes nothing (S6.6).
+    ///
+    /// # Errors
+    /// [`Error::Store`]: the caller must not believe that it was released; release it again.
+    ///
+    /// Cancel safety: when the future is dropped it may have been released, and some runs not be asked to stop yet.
+    pub async fn release_session(&self, key: &SessionKey, release: Release) -> Result<Released, Error> {
+        let revision = match self.seal(key, release).await? {
+            Sealed::Unknown => return Ok(Released::Released { revision: 0, still_running: 0 }),
+            Sealed::Refused(running) => return Ok(Released::Refused { running }),
+            Sealed::At(revision) => revision,
+        };
+        let wait = match release {
+            Release::Cancel { wait } => wait.duration(),
+            Release::Refuse => return Ok(Released::Released { revision, still_running: 0 }),
+        };
+        // From before the look at what runs: what ends after it makes a hint.
+        let (mut watch, deadline) = (self.watch(), Instant::now() + wait);
+        let asked = CancelRequest {
+            mode: CancelMode::Cooperative,
+            reason: "its session was released".into(),
+            requested_by: "release".into(),
+            // By who finds it, should this call not live to do so.
+            force_after: Some(wait + self.settings.grace),
+        };
+        self.cancel_live(key, &asked, true).await?;
+        while Instant::now() < deadline && !self.live(key).await?.is_empty() {
+            watch.changed_until(deadline).await;
+        }
+        let force = CancelRequest { mode: CancelMode::Force, ..asked };
+        let mut still_running = 0;
+        for run in self.live(key).await? {
+            let met = self.cancel_run(&run.run_id, &force).await?;
+            still_running += usize::from(met.is_some_and(|met| met.at_once));
+        }
+        if still_running > 0 {
+            metrics::counter!("tenure_ownership_revoked_total").increment(still_running as u64);
+            tracing::warn!(session = %key, still_running, "released while work goes on that has no authority");
+        }
+        Ok(Released::Released { revision, still_running })
+    }
+
+    /// Raises the revision of a session, unless nothing was started since that was done before.
+    async fn seal(&self, key: &SessionKey, release: Release) -> Result<Sealed, Error> {
+        let _turn = self.turn(key).lock().await;
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let Some(stored) = self.stored(key).await? else { return Ok(Sealed::Unknown) };
+            if release == Release::Refuse {
+                let running = self.live(key).await?.iter().filter(|run| run.status.is_held()).count();
+                if running > 0 {
+                    return Ok(Sealed::Refused(running));
+                }
+            }
+            if stored.session.released {
+                return Ok(Sealed::At(stored.session.revision));
+            }
+            let revision = stored.session.revision + 1;
+            let session = Session { revision, released: true, ..stored.session.clone() };
+            let write = put(Some(&stored), &session, moment.now)?;
+            let decision = Decision { task: Some(write.task), ..Decision::default() };
+            if self.commit(decision).await?.is_ok() {
+                return Ok(Sealed::At(revision));
+            }
+        }
+        Err(contended(key))
+    }
+
+    /// Whether somebody may be executing the task now.
+    ///
+    /// # Errors
+    /// [`Error::Store`]: that is no evidence that nobody does.
+    pub async fn is_alive(&self, key: &TaskKey) -> Result<bool, Error> {
+        Ok(matches!(self.inspect(key).await?.state, TaskState::Running { .. } | TaskState::Suspect { .. }))
+    }
+}
+
+/// A run that a request to cancel has met.
+struct Met {
+    run: Run,
+    /// Somebody held it, and it has ended all the same.
+    at_once: bool,
+    had_ended: bool,
+}
+
+enum Sealed {
+    Unknown,
+    Refused(usize),
+    At(u64),
+}
+
+fn request(cancel: &Cancel) -> CancelRequest {
+    CancelRequest {
+        mode: cancel.mode,
+        reason: cancel.reason.clone(),
+        requested_by: cancel.requested_by.clone(),
+        force_after: cancel.force_after.map(|after| after.duration()),
+    }
+}

@@ -1,0 +1,443 @@
+//! Who owns a task: granted, renewed, lost, given back, handed over.
+
+use std::time::Duration;
+
+use super::answers::{
+    Acquire, Acquired, DeclaredLost, Expected, Held, IdempotencyKey, Regranted, Renewed, TaskState,
+};
+use super::inspect::{bare, seconds};
+use super::key::{SessionKey, TaskKey, numbers};
+use super::record::{Mark, OwnedSpec, Policies, Session, Stored, metadata, put};
+use super::{Ownership, TRIES, contended, derived, draw};
+use crate::error::Error;
+use crate::model::{
+    AgentId, Idempotency, InstanceId, Invalid, Limits, Problem, Run, RunSpec, RunStatus, Seconds, Token,
+    Trigger,
+};
+use crate::rules::{self, Grant, Moment, Moved};
+use crate::store::{Decision, Refusal, RenewRequest, Renewal, RunWrite};
+
+/// The longest lease: a day.
+const MOST_TTL: Seconds = Seconds::new(86_400);
+
+const MOST_NAME_BYTES: usize = 255;
+const MOST_INPUT_BYTES: usize = 1 << 20;
+const MOST_DESCRIPTION_BYTES: usize = 1024;
+
+impl Ownership {
+    /// The number of the next task of a session. Numbers are given out once, also to several replicas (U4).
+    ///
+    /// # Errors
+    /// [`Error::Store`]: a number may have been given out to nobody.
+    pub async fn next_task_id(&self, key: &SessionKey) -> Result<u64, Error> {
+        let _turn = self.turn(key).lock().await;
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let stored = self.stored(key).await?;
+            let mut session = session_of(stored.as_ref(), key, moment);
+            let task = session.reserve();
+            let write = put(stored.as_ref(), &session, moment.now)?;
+            let decision =
+                Decision { task: Some(write.task), schedule: write.schedule, ..Decision::default() };
+            if self.commit(decision).await?.is_ok() {
+                return Ok(task);
+            }
+        }
+        Err(contended(key))
+    }
+
+    /// Makes the owner of a task whoever asks, if what they expect stands. Idempotent by the request id.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::Store`]: it may have been granted, ask again with the same request id (L17).
+    pub async fn acquire(&self, request: &Acquire) -> Result<Acquired, Error> {
+        Ok(self.acquire_run(request).await?.0)
+    }
+
+    /// [`Ownership::acquire`], with the run if it was granted.
+    pub(super) async fn acquire_run(&self, request: &Acquire) -> Result<(Acquired, Option<Run>), Error> {
+        check(request)?;
+        let (key, nonce) = (&request.key.session, draw());
+        self.admits(key)?;
+        let _turn = self.turn(key).lock().await;
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let seen = self.look(request).await?;
+            match decide(request, &seen, nonce, moment)? {
+                Decided::Answer(answer) => return Ok((answer, None)),
+                Decided::About(key, run) => {
+                    let answer = self.taken(request, &key, &run, moment).await?;
+                    let granted = matches!(answer, Acquired::Acquired(_));
+                    return Ok((answer, granted.then_some(*run)));
+                }
+                Decided::InTheWay(key, run) => {
+                    let actual = self.about(&key, &run, moment.now).await?;
+                    return Ok((Acquired::Conflict { actual }, None));
+                }
+                Decided::Write(decision, held) => match self.commit_run(*decision).await? {
+                    Ok(run) => return Ok((Acquired::Acquired(held), run)),
+                    Err(refusal) => tracing::debug!(%refusal, "decided again"),
+                },
+            }
+        }
+        Err(contended(&request.key))
+    }
+
+    /// The task that an idempotency key belongs to, and whether it was begun with this input.
+    pub(super) async fn begun_by(
+        &self,
+        key: &SessionKey,
+        given: &IdempotencyKey,
+    ) -> Result<Option<(TaskKey, bool)>, Error> {
+        self.admits(key)?;
+        let Some(run) = self.store.run_by_key(&key.id()?, &given.key).await? else { return Ok(None) };
+        let same = run.spec.idempotency.as_ref().is_some_and(|begun| begun.digest == given.digest);
+        Ok(numbers(run.run_id.as_str()).map(|(task, _)| (key.task(task), same)))
+    }
+
+    /// Commits a decision, and answers its first run.
+    async fn commit_run(&self, decision: Decision) -> Result<Result<Option<Run>, Refusal>, Error> {
+        let run = decision.runs.first().map(|write| write.run.clone());
+        Ok(self.commit(decision).await?.map(|()| run))
+    }
+
+    async fn look(&self, request: &Acquire) -> Result<Seen, Error> {
+        let key = &request.key.session;
+        let stored = self.stored(key).await?;
+        let by_key = match &request.idempotency {
+            Some(idempotency) => self.store.run_by_key(&key.id()?, &idempotency.key).await?,
+            None => None,
+        };
+        let of = |task: u64| stored.as_ref().map_or(Mark::None, |stored| stored.session.mark(task));
+        let mark = of(request.key.task);
+        let current = match mark {
+            Mark::Run(run) => self.run(&request.key, run).await?,
+            Mark::None | Mark::Expired => None,
+        };
+        let superseded = match request.supersedes.map(|task| (task, of(task))) {
+            Some((task, Mark::Run(run))) => self.run(&key.task(task), run).await?,
+            _ => None,
+        };
+        Ok(Seen { stored, by_key, mark, current, superseded })
+    }
+
+    /// The answer to who asks for a task that is another's, or was granted to the same request before.
+    async fn taken(
+        &self,
+        request: &Acquire,
+        key: &TaskKey,
+        run: &Run,
+        moment: Moment,
+    ) -> Result<Acquired, Error> {
+        let spec = OwnedSpec::of(run)?;
+        if let (Some(token), Some(lease)) = (run.token(), run.lease.filter(|_| run.status.is_held())) {
+            let again = spec.request_id == request.request_id && lease.owner == request.owner;
+            if again {
+                return Ok(Acquired::Acquired(Held { key: key.clone(), run: spec.run, token }));
+            }
+            if request.expect == Expected::NotExists {
+                let ttl_left = seconds(lease.expires_at.since(moment.now));
+                return Ok(Acquired::Held { key: key.clone(), owner: lease.owner, run: spec.run, ttl_left });
+            }
+        }
+        Ok(Acquired::Conflict { actual: self.about(key, run, moment.now).await? })
+    }
+
+    /// Renews leases, all in one call; each answer is a command.
+    ///
+    /// # Errors
+    /// [`Error::Store`]: they may have been renewed; renewing again is harmless (L16).
+    pub async fn renew(
+        &self,
+        owner: InstanceId,
+        leases: &[Held],
+        ttl: Seconds,
+    ) -> Result<Vec<Renewed>, Error> {
+        check_ttl(ttl)?;
+        let mut ids = Vec::with_capacity(leases.len());
+        for held in leases {
+            self.admits(&held.key.session)?;
+            ids.push((held.key.run_id(held.run)?, held.token));
+        }
+        let request = RenewRequest { instance: owner, leases: ids, lease: ttl.duration() };
+        let answers = self.store.renew(request).await?;
+        let now = self.store.now().await?;
+        let command = |renewal: Renewal| match renewal {
+            Renewal::Renewed { expires_at, cancel } => {
+                Renewed::Renewed { ttl_left: seconds(expires_at.since(now)), cancel }
+            }
+            Renewal::Fenced { fence, status } => Renewed::Fenced { fence, status },
+            Renewal::Gone => Renewed::Gone,
+        };
+        Ok(answers.into_iter().map(command).collect())
+    }
+
+    /// Declares that the owner who was seen under a fence is gone, if their lease expired for at least the grace by
+    /// the store's clock and was not renewed since (I6). A grace below that of the settings counts as that.
+    ///
+    /// # Errors
+    /// [`Error::Store`]: it may have been declared.
+    pub async fn declare_lost(
+        &self,
+        key: &TaskKey,
+        run: u32,
+        fence: u64,
+        grace: Option<Duration>,
+    ) -> Result<DeclaredLost, Error> {
+        self.admits(&key.session)?;
+        let grace = grace.unwrap_or_default().max(self.settings.grace);
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let Some(found) = self.run(key, run).await? else {
+                return Ok(DeclaredLost::Changed { state: self.inspect(key).await? });
+            };
+            if found.status == RunStatus::Lost && found.fence == fence {
+                return Ok(DeclaredLost::Lost { state: self.about(key, &found, moment.now).await? });
+            }
+            let Some(write) = rules::lose(&found, fence, grace, moment) else {
+                return Ok(DeclaredLost::Changed { state: self.about(key, &found, moment.now).await? });
+            };
+            if self.commit(write).await?.is_ok() {
+                let state = self.inspect(key).await?;
+                let lost = matches!(state.state, TaskState::Lost { .. }) && state.run == run;
+                return Ok(if lost { DeclaredLost::Lost { state } } else { DeclaredLost::Changed { state } });
+            }
+        }
+        Err(contended(key))
+    }
+
+    /// Gives a lost run back to who proves by the lost token that it was theirs, if nobody took its place.
+    /// Idempotent: the same proof of the same owner is answered the same grant.
+    ///
+    /// # Errors
+    /// [`Error::Store`]: it may have been given back; ask again.
+    pub async fn reinstate(&self, lost: &Held, owner: InstanceId, ttl: Seconds) -> Result<Regranted, Error> {
+        self.regrant(lost, owner, ttl, |run, token, nonce, lease, moment| {
+            rules::reinstate(run, token, owner, nonce, lease, moment)
+        })
+        .await
+    }
+
+    /// Gives a run that is held to another owner, at once; the token that is shown ends with it (L24).
+    /// Idempotent, as [`Ownership::reinstate`].
+    ///
+    /// # Errors
+    /// [`Error::Store`]: it may have been handed over; ask again.
+    pub async fn hand_over(&self, held: &Held, to: InstanceId, ttl: Seconds) -> Result<Regranted, Error> {
+        self.regrant(held, to, ttl, |run, token, nonce, lease, moment| {
+            rules::hand_over(run, token, to, nonce, lease, moment)
+        })
+        .await
+    }
+
+    async fn regrant(
+        &self,
+        shown: &Held,
+        to: InstanceId,
+        ttl: Seconds,
+        rule: impl Fn(&Run, Token, u64, Duration, Moment) -> Result<RunWrite, Moved> + Send + Sync,
+    ) -> Result<Regranted, Error> {
+        check_ttl(ttl)?;
+        let (key, bits) = (&shown.key, to.bits());
+        self.admits(&key.session)?;
+        let [high, low] = [(bits >> 64) as u64, bits as u64];
+        let nonce = derived([shown.token.fence, shown.token.nonce, high, low]);
+        let token = Token { fence: shown.token.fence.saturating_add(1), nonce };
+        let granted = || Regranted::Acquired(Held { token, ..shown.clone() });
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let Some(run) = self.run(key, shown.run).await? else {
+                return Ok(Regranted::Fenced { state: self.inspect(key).await? });
+            };
+            if run.token() == Some(token) && run.status.is_held() {
+                return Ok(granted());
+            }
+            match rule(&run, shown.token, nonce, ttl.duration(), moment) {
+                Ok(write) => {
+                    if self.commit(write).await?.is_ok() {
+                        return Ok(granted());
+                    }
+                }
+                Err(_) => return Ok(Regranted::Fenced { state: self.about(key, &run, moment.now).await? }),
+            }
+        }
+        Err(contended(key))
+    }
+}
+
+/// What a request to own a task is decided on.
+struct Seen {
+    stored: Option<Stored>,
+    by_key: Option<Run>,
+    mark: Mark,
+    current: Option<Run>,
+    superseded: Option<Run>,
+}
+
+/// What is decided.
+enum Decided {
+    Answer(Acquired),
+    /// This run is in the way, or was granted before.
+    About(TaskKey, Box<Run>),
+    /// This run of another task is in the way.
+    InTheWay(TaskKey, Box<Run>),
+    Write(Box<Decision>, Held),
+}
+
+fn decide(request: &Acquire, seen: &Seen, nonce: u64, moment: Moment) -> Result<Decided, Error> {
+    let key = &request.key;
+    let conflict = |state| Ok(Decided::Answer(Acquired::Conflict { actual: bare(key.clone(), 0, state) }));
+    if let Some(run) = &seen.by_key {
+        return Ok(the_same(request, run));
+    }
+    let revision = seen.stored.as_ref().map_or(0, |stored| stored.session.revision);
+    let outdated = seen.stored.as_ref().is_some_and(|stored| stored.session.is_outdated(key.task));
+    let before = match (seen.mark, &seen.current, request.expect) {
+        // The grant of this very request may have outlived a release: it is answered, and fenced if need be.
+        (_, Some(run), _) if is_of(request, run) => {
+            return Ok(Decided::About(key.clone(), Box::new(run.clone())));
+        }
+        _ if request.revision.is_some_and(|seen| seen != revision) || outdated => {
+            return Ok(Decided::Answer(Acquired::SessionReleased { revision }));
+        }
+        (Mark::Expired, ..) | (Mark::Run(_), None, _) => return conflict(TaskState::Expired),
+        (Mark::None, _, Expected::NotExists) => None,
+        (Mark::None, ..) => return conflict(TaskState::Unknown),
+        (Mark::Run(number), Some(run), expect) => {
+            let fits = match expect {
+                Expected::NotExists => false,
+                Expected::TerminalRun(expected) => expected == number && run.status.is_terminal(),
+                Expected::LostRun(expected) => expected == number && run.status == RunStatus::Lost,
+            };
+            if !fits {
+                return Ok(Decided::About(key.clone(), Box::new(run.clone())));
+            }
+            Some((number, run))
+        }
+    };
+    let number = before.map_or(1, |(number, _)| number.saturating_add(1));
+    let fence = before.map_or(0, |(_, run)| run.fence).saturating_add(1);
+    let held = Held { key: key.clone(), run: number, token: Token { fence, nonce } };
+    let mut session = session_of(seen.stored.as_ref(), &key.session, moment);
+    session.begin(key.task, number)?;
+    let begun = begin(request, &held, session.revision, moment)?;
+    let mut runs = vec![begun];
+    if let Some((_, lost)) = before.filter(|(_, run)| run.status == RunStatus::Lost) {
+        match rules::supersede(lost, &runs[0].run.run_id, moment) {
+            Ok(write) => runs.push(write),
+            Err(_) => return Ok(Decided::About(key.clone(), Box::new(lost.clone()))),
+        }
+    }
+    if let Some(task) = request.supersedes {
+        let other = key.session.task(task);
+        let Some(lost) = &seen.superseded else {
+            let actual = bare(other, 0, TaskState::Unknown);
+            return Ok(Decided::Answer(Acquired::Conflict { actual }));
+        };
+        match rules::supersede(lost, &runs[0].run.run_id, moment) {
+            Ok(write) => runs.push(write),
+            Err(_) => return Ok(Decided::InTheWay(other, Box::new(lost.clone()))),
+        }
+    }
+    let write = put(seen.stored.as_ref(), &session, moment.now)?;
+    let decision = Decision { task: Some(write.task), schedule: write.schedule, runs, ..Decision::default() };
+    Ok(Decided::Write(Box::new(decision), held))
+}
+
+/// What the holder of an idempotency key answers for.
+fn the_same(request: &Acquire, run: &Run) -> Decided {
+    let task = numbers(run.run_id.as_str()).map_or(request.key.task, |(task, _)| task);
+    let key = request.key.session.task(task);
+    let same = |a: &Idempotency| request.idempotency.as_ref().is_some_and(|b| a.digest == b.digest);
+    if run.spec.idempotency.as_ref().is_some_and(same) {
+        Decided::About(key, Box::new(run.clone()))
+    } else {
+        Decided::Answer(Acquired::IdempotencyConflict { key })
+    }
+}
+
+fn is_of(request: &Acquire, run: &Run) -> bool {
+    OwnedSpec::of(run).is_ok_and(|spec| spec.request_id == request.request_id)
+}
+
+fn session_of(stored: Option<&Stored>, key: &SessionKey, moment: Moment) -> Session {
+    stored.map_or_else(|| Session::new(key.clone(), moment.now), |stored| stored.session.clone())
+}
+
+fn begin(request: &Acquire, held: &Held, revision: u64, moment: Moment) -> Result<RunWrite, Error> {
+    let (key, now) = (&request.key, moment.now);
+    let (task_id, run_id) = (key.session.id()?, key.run_id(held.run)?);
+    let owned = OwnedSpec {
+        task: key.task,
+        run: held.run,
+        revision,
+        request_id: request.request_id.clone(),
+        agent: request.agent.clone(),
+        description: request.description.clone(),
+        supersedes: request.supersedes,
+    };
+    let idempotency = request.idempotency.as_ref();
+    let Policies { retry, overlap } = Policies::default();
+    let spec = RunSpec {
+        workspace_path: format!("owned/{task_id}/{}.{}", key.task, held.run).into(),
+        task_id,
+        agent_id: AgentId::host(),
+        query: request.input.clone(),
+        trigger: Trigger::Manual,
+        queued_at: now,
+        first_due_at: now,
+        late_by_ms: 0,
+        occurrence: None,
+        idempotency: idempotency.map(|given| Idempotency { key: given.key.clone(), digest: given.digest }),
+        session_id: key.session.session().into(),
+        write_run_json: false,
+        write_events_jsonl: false,
+        limits: Limits::default(),
+        retry_policy: retry,
+        overlap_policy: overlap,
+        lanes: Vec::new(),
+        priority: 0,
+        retry_of: None,
+        override_pause: false,
+        metadata: metadata(&owned)?,
+    };
+    let lease = request.ttl.duration();
+    Ok(rules::grant(Grant { run_id, spec, owner: request.owner, token: held.token, lease }, moment))
+}
+
+fn check(request: &Acquire) -> Result<(), Error> {
+    let mut problems = Vec::new();
+    let mut within = |field: &str, text: &str, least: usize, most: usize| {
+        if !(least..=most).contains(&text.len()) {
+            let expected = format!("{least} to {most} bytes, found {}", text.len());
+            problems.push(Problem { field: field.to_owned(), expected });
+        }
+    };
+    within("request_id", &request.request_id, 1, MOST_NAME_BYTES);
+    within("input", &request.input, 0, MOST_INPUT_BYTES);
+    within("agent", request.agent.as_deref().unwrap_or_default(), 0, MOST_NAME_BYTES);
+    within("description", request.description.as_deref().unwrap_or_default(), 0, MOST_DESCRIPTION_BYTES);
+    if let Some(idempotency) = &request.idempotency {
+        within("idempotency.key", &idempotency.key, 1, MOST_NAME_BYTES);
+    }
+    if request.key.task == 0 {
+        problems.push(Problem { field: "task".to_owned(), expected: "a number from 1, found 0".to_owned() });
+    }
+    if request.supersedes == Some(request.key.task) {
+        let expected =
+            "another task than the one that begins; expect its lost run to take it over".to_owned();
+        problems.push(Problem { field: "supersedes".to_owned(), expected });
+    }
+    if let Err(Error::Invalid(invalid)) = check_ttl(request.ttl) {
+        problems.extend(invalid.problems);
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Error::Invalid(Invalid { problems })) }
+}
+
+fn check_ttl(ttl: Seconds) -> Result<(), Error> {
+    if ttl > Seconds::default() && ttl <= MOST_TTL {
+        return Ok(());
+    }
+    let expected = format!("above 0 and at most {} seconds, found {} ms", MOST_TTL.ms() / 1000, ttl.ms());
+    Err(Error::Invalid(Invalid::one("ttl", expected)))
+}

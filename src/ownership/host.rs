@@ -1,0 +1,264 @@
+//! Owned work that this library executes: a managed process of the generation, whose lease is renewed, whose effects
+//! pass both gates, and whose outcome is published when it ends, with or without a turn of anybody.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use super::answers::{Acquire, Acquired};
+use super::inspect::seconds;
+use super::key::TaskKey;
+use super::outcome::{Blob, Kept, Outcome};
+use super::{Ownership, OwnershipSettings, draw};
+use crate::agent::{AgentError, AgentResult, Answer, ErasedAgent};
+use crate::error::Error;
+use crate::instance::{RunContext, Work};
+use crate::model::{InstanceId, Payload, Run};
+use crate::settings::Duty;
+use crate::store::StoreError;
+use crate::tenure::Tenure;
+
+/// What work does while its host is cut off from the store for longer than its lease (L12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CutOff {
+    /// It goes on; its effects wait until the store says that it still holds its lease.
+    #[default]
+    Pause,
+    /// It is told to stop, and cut off after its patience.
+    Cancel,
+}
+
+/// What owned work came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// Its answer.
+    pub result: Payload,
+    /// The child session, from which it can be continued on any replica.
+    pub snapshot: Option<Payload>,
+}
+
+impl Done {
+    /// The same, with a child session.
+    #[must_use]
+    pub fn with_snapshot(self, snapshot: Payload) -> Self {
+        Self { snapshot: Some(snapshot), ..self }
+    }
+}
+
+impl From<Payload> for Done {
+    fn from(result: Payload) -> Self {
+        Self { result, snapshot: None }
+    }
+}
+
+impl From<&str> for Done {
+    fn from(text: &str) -> Self {
+        Payload::text(text).into()
+    }
+}
+
+impl From<String> for Done {
+    fn from(text: String) -> Self {
+        Payload::text(text).into()
+    }
+}
+
+/// One start of a host program that executes what it owns. A cheap clone.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use tenure::clock::SystemClock;
+/// use tenure::ownership::{Host, OwnershipSettings, SessionKey};
+/// use tenure::store::MemoryStore;
+/// use tenure::{RunContext, Settings, Tenure};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+/// let tenure = Tenure::open(store, Settings::default()).await?;
+/// let host = Host::new(&tenure, OwnershipSettings::default());
+/// let session = SessionKey::new("production", "researcher", "chat-7")?;
+///
+/// let task = host.ownership().next_task_id(&session).await?;
+/// let request = host.request(session.task(task));
+/// host.start(request, |_: RunContext| async { Ok("found".into()) }).await?;
+/// let mut watch = host.ownership().watch();
+/// while host.ownership().is_alive(&session.task(task)).await? {
+///     watch.changed().await;
+/// }
+/// let seen = host.ownership().inspect(&session.task(task)).await?;
+/// assert_eq!(seen.state.as_str(), "completed");
+/// # tenure.shutdown().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Host {
+    tenure: Tenure,
+    ownership: Ownership,
+    when_cut_off: CutOff,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("instance", &self.instance_id()).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// A host that executes what it owns in this one's generations. Its lease, heartbeat, grace, stall limit, drain
+    /// and patience are those of its settings.
+    #[must_use]
+    pub fn new(tenure: &Tenure, settings: OwnershipSettings) -> Self {
+        let grace = tenure.settings().grace();
+        let settings = OwnershipSettings { grace: settings.grace.max(grace), ..settings };
+        tenure.instance.hosts.store(true, Ordering::Relaxed);
+        Self {
+            ownership: Ownership::new(Arc::clone(&tenure.instance.store), settings),
+            tenure: tenure.clone(),
+            when_cut_off: CutOff::default(),
+        }
+    }
+
+    /// The same, with another policy for work whose host is cut off.
+    #[must_use]
+    pub fn when_cut_off(self, when_cut_off: CutOff) -> Self {
+        Self { when_cut_off, ..self }
+    }
+
+    /// The verbs, on the same store.
+    #[must_use]
+    pub fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    /// This start of the host: the owner of what it executes.
+    #[must_use]
+    pub fn instance_id(&self) -> InstanceId {
+        self.tenure.instance_id()
+    }
+
+    /// A request to own a task here, made for the first time.
+    #[must_use]
+    pub fn request(&self, key: TaskKey) -> Acquire {
+        let ttl = seconds(self.tenure.settings().lease);
+        Acquire::new(key, self.instance_id(), format!("{}-{:016x}", self.instance_id(), draw()), ttl)
+    }
+
+    /// Owns a task and begins to execute it. Any answer but [`Acquired::Acquired`] says that nothing was begun.
+    ///
+    /// # Errors
+    /// [`Error::Draining`]; [`Error::Invalid`]; [`Error::Store`]: nothing was begun. It may have been granted all the
+    /// same: then its lease lapses, or the same request is made again.
+    pub async fn start<F, Fut>(&self, request: Acquire, work: F) -> Result<Acquired, Error>
+    where
+        F: FnOnce(RunContext) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Done, AgentError>> + Send + 'static,
+    {
+        let instance = &self.tenure.instance;
+        if instance.is_draining() {
+            return Err(Error::Draining);
+        }
+        let settings = instance.settings();
+        if settings.duty == Duty::Nothing {
+            return Err(Error::Supervision(
+                "a host whose duty is nothing renews no lease and executes nothing".into(),
+            ));
+        }
+        let request = Acquire { owner: instance.id, ttl: seconds(settings.lease), ..request };
+        let asked = Instant::now();
+        let (answer, run) = self.acquire(&request, asked).await?;
+        let (Acquired::Acquired(held), Some(run)) = (&answer, run) else { return Ok(answer) };
+        if instance.live.get(&run.run_id).is_some_and(|live| live.token == held.token) {
+            // Asked for again: it is executed already.
+            return Ok(answer);
+        }
+        let agent = Arc::new(Once {
+            work: Mutex::new(Some(Box::new(move |context| work(context).boxed()))),
+            ownership: self.ownership.clone(),
+        });
+        let work = Work { agent, stops_when_cut_off: self.when_cut_off == CutOff::Cancel };
+        let generation = self.tenure.application().current();
+        match instance.execute_owned(&generation, run, held.token, asked, work).await {
+            Ok(()) => Ok(answer),
+            Err(error) if instance.is_draining() => {
+                tracing::debug!(%error, "not started: the host is shutting down");
+                Err(Error::Draining)
+            }
+            Err(error) => Err(Error::Supervision(error.to_string().into())),
+        }
+    }
+
+    /// Asks until the store answers, with the same request, no longer than half of a lease lasts.
+    async fn acquire(&self, request: &Acquire, asked: Instant) -> Result<(Acquired, Option<Run>), Error> {
+        let deadline = asked + request.ttl.duration() / 2;
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match self.ownership.acquire_run(request).await {
+                Err(Error::Store(StoreError::Unknown { message })) if Instant::now() + pause < deadline => {
+                    tracing::debug!(message, "asked again whether it was granted");
+                    sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+type Begin = Box<dyn FnOnce(RunContext) -> BoxFuture<'static, Result<Done, AgentError>> + Send>;
+
+/// Work that is executed once.
+struct Once {
+    work: Mutex<Option<Begin>>,
+    ownership: Ownership,
+}
+
+impl ErasedAgent for Once {
+    fn run(self: Arc<Self>, context: RunContext) -> BoxFuture<'static, AgentResult> {
+        Box::pin(async move {
+            let Some(work) = self.work.lock().take() else {
+                return Err(AgentError::new("exception", "it was executed before"));
+            };
+            let name = context.run_id().to_string();
+            let done = work(context).await?;
+            Ok(Answer::Done(self.keep(name, done).await?))
+        })
+    }
+}
+
+impl Once {
+    /// The one payload in which result and snapshot are kept with the run.
+    async fn keep(&self, name: String, done: Done) -> Result<Payload, AgentError> {
+        let Done { result, snapshot } = done;
+        let (size, settings) = (
+            result.bytes.len() + snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len()),
+            self.ownership.settings(),
+        );
+        let kept = if size <= settings.outcome_limit {
+            Kept { result: Some(result), snapshot, blob: None }
+        } else {
+            let too_large = |why: String| AgentError::new("result_too_large", why);
+            let Some(blobs) = &settings.blobs else {
+                let most = settings.outcome_limit;
+                return Err(too_large(format!("it came to {size} bytes, expected at most {most}")));
+            };
+            let preview = result.preview().into();
+            let outcome = Outcome { result: Some(result), snapshot, ..Outcome::completed("") };
+            let location = blobs
+                .put(name, outcome)
+                .await
+                .map_err(|why| too_large(format!("it came to {size} bytes, which were not kept: {why}")))?;
+            Kept { result: None, snapshot: None, blob: Some(Blob { location, size: size as u64, preview }) }
+        };
+        match kept.write() {
+            Some(crate::model::RunResult::Inline(payload)) => Ok(payload),
+            _ => Ok(Payload::text("")),
+        }
+    }
+}

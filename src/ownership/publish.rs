@@ -1,0 +1,157 @@
+//! What owned work came to, told to everybody: once, and only by who holds it.
+
+use serde_json::json;
+
+use super::answers::{Held, Published};
+use super::key::TaskKey;
+use super::outcome::{Blob, End, Finished, Kept, Outcome, ruled};
+use super::record::{Mark, OwnedSpec, Stored, put};
+use super::{Ownership, TRIES, contended};
+use crate::error::Error;
+use crate::model::{Invalid, Payload, Run, RunId, RunResult, Token};
+use crate::rules::{self, Moment};
+use crate::store::{Decision, StoreError};
+
+impl Ownership {
+    /// Publishes the outcome of a run under its token. Idempotent: the same outcome is published once.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::Store`]: it may have been published; publish it again (P2, P4).
+    pub async fn publish(&self, held: &Held, outcome: Outcome) -> Result<Published, Error> {
+        let outcome = normal(outcome)?;
+        let key = &held.key;
+        self.admits(&key.session)?;
+        let kept = match self.keep(held, &outcome).await? {
+            Ok(kept) => kept,
+            Err(limit) => return Ok(Published::TooLarge { limit }),
+        };
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let Some(run) = self.run(key, held.run).await? else {
+                return Ok(Published::Fenced { state: self.inspect(key).await? });
+            };
+            if run.status.is_terminal()
+                && run.fence == held.token.fence
+                && !self.went_on(key, held.run).await?
+            {
+                let finished = Finished::of(&run)?;
+                let same = finished.is_of(&outcome);
+                let outcome = Box::new(finished);
+                return Ok(if same {
+                    Published::AlreadyCommitted
+                } else {
+                    Published::AlreadyTerminal { outcome }
+                });
+            }
+            if run.token() != Some(held.token) {
+                self.refuse(held.token, &run, &outcome, moment).await;
+                return Ok(Published::Fenced { state: self.inspect(key).await? });
+            }
+            let Ok(mut write) = rules::finish(&run, held.token, ruled(&outcome, kept.clone()), 0, moment)
+            else {
+                return Ok(Published::Fenced { state: self.about(key, &run, moment.now).await? });
+            };
+            // Also what failed may be continued from where it was.
+            write.run.result = write.run.result.or_else(|| kept.clone());
+            if self.commit(write).await?.is_ok() {
+                return Ok(Published::Committed);
+            }
+        }
+        Err(contended(key))
+    }
+
+    /// Whether a later run of the task has begun (S4.5).
+    async fn went_on(&self, key: &TaskKey, run: u32) -> Result<bool, Error> {
+        let stored = self.stored(&key.session).await?;
+        Ok(stored.is_some_and(|stored| match stored.session.mark(key.task) {
+            Mark::Run(latest) => latest > run,
+            Mark::None | Mark::Expired => false,
+        }))
+    }
+
+    /// Finds a place for an outcome: with its run, or by the hook; else the limit that it is over.
+    async fn keep(&self, held: &Held, outcome: &Outcome) -> Result<Result<Option<RunResult>, usize>, Error> {
+        let (size, limit) = (outcome.size(), self.settings.outcome_limit);
+        let Outcome { result, snapshot, .. } = outcome.clone();
+        if size <= limit {
+            return Ok(Ok(Kept { result, snapshot, blob: None }.write()));
+        }
+        let Some(blobs) = &self.settings.blobs else { return Ok(Err(limit)) };
+        let name = held.key.run_id(held.run)?.to_string();
+        // Not kept: nothing was published, and it may be tried again.
+        let location = blobs.put(name, outcome.clone()).await.map_err(|why| {
+            StoreError::refused(
+                crate::store::RefusedKind::Unavailable,
+                format!("the outcome is not kept: {why}"),
+            )
+        })?;
+        let preview = result.as_ref().map(Payload::preview).unwrap_or_default().into();
+        let blob = Some(Blob { location, size: size as u64, preview });
+        Ok(Ok(Kept { result: None, snapshot: None, blob }.write()))
+    }
+
+    /// Keeps an outcome that came too late in the history of its session, once for each grant. What cannot be kept
+    /// is told to the log: the answer to who published it does not depend on it.
+    async fn refuse(&self, token: Token, run: &Run, outcome: &Outcome, moment: Moment) {
+        if let Err(error) = self.try_refuse(token, run, outcome, moment).await {
+            tracing::warn!(run = %run.run_id, %error, "a late outcome was refused, and is not kept");
+        }
+    }
+
+    /// [`Ownership::refuse`] for a host that was fenced before it could store what its work came to.
+    pub(crate) async fn refuse_late(&self, run_id: &RunId, token: Token, outcome: &rules::Outcome) {
+        let Some(outcome) = Outcome::of(outcome) else { return };
+        match (self.store.run(run_id).await, self.moment().await) {
+            (Ok(Some(run)), Ok(moment)) => self.refuse(token, &run, &outcome, moment).await,
+            (Ok(None), _) => {}
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!(run = %run_id, %error, "a late outcome was refused, and is not kept");
+            }
+        }
+    }
+
+    async fn try_refuse(
+        &self,
+        token: Token,
+        run: &Run,
+        outcome: &Outcome,
+        moment: Moment,
+    ) -> Result<(), Error> {
+        let preview = outcome.result.as_ref().map(Payload::preview);
+        let told = json!({
+            "end": outcome.end, "result_preview": preview, "error": outcome.error, "bytes": outcome.size(),
+        });
+        let number = OwnedSpec::of(run)?.task;
+        for _ in 0..TRIES {
+            let Some((task, _)) = self.store.task(&run.spec.task_id).await? else { return Ok(()) };
+            let stored = Stored::read(task, None)?;
+            let Stored { task, mut session } = stored.clone();
+            if session.refused.insert(number, token.fence) == Some(token.fence) {
+                return Ok(());
+            }
+            let mut write = put(Some(&stored), &session, moment.now)?;
+            let event = rules::archive(task.last_event + 1, run, token, &told, moment);
+            write.tell(event);
+            let decision = Decision { task: Some(write.task), ..Decision::default() };
+            if self.commit(decision).await?.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(contended(&run.run_id))
+    }
+}
+
+/// The outcome in the one form in which it is compared.
+fn normal(outcome: Outcome) -> Result<Outcome, Error> {
+    match outcome.end {
+        End::Completed => {
+            let result = outcome.result.or_else(|| Some(Payload::text("")));
+            Ok(Outcome { result, error: None, ..outcome })
+        }
+        End::Failed if outcome.error.is_none() => {
+            Err(Error::Invalid(Invalid::one("error", "what went wrong, found nothing")))
+        }
+        End::Failed => Ok(outcome),
+        End::Cancelled => Ok(Outcome { error: None, ..outcome }),
+    }
+}

@@ -1,0 +1,261 @@
+//! Outcomes that were delivered, tasks that are forgotten, and what is kept no longer.
+
+use super::answers::{Acknowledgement, Forgotten, Reaped, Retention};
+use super::key::{SessionKey, TaskKey, numbers};
+use super::record::{Acknowledged, MOST_CONSUMER_BYTES, Mark, Session, Stored, put};
+use super::{Ownership, TRIES, contended, draw};
+use crate::error::Error;
+use crate::model::{Invalid, Run, RunId, RunStatus, TaskId, Timestamp};
+use crate::rules::{self, Moment};
+use crate::store::{Decision, PageRequest, RunFilter, TaskChange, TaskWrite};
+
+/// How many runs of a session are looked at in one call.
+const PAGE: usize = 1000;
+
+impl Ownership {
+    /// Says that a consumer has had the outcome of a run: it is kept no longer than its retention then. The first
+    /// acknowledgement counts.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the consumer's name is none; [`Error::Store`]: acknowledge it again.
+    pub async fn ack(&self, key: &TaskKey, run: u32, consumer: &str) -> Result<Acknowledgement, Error> {
+        check_consumer(consumer)?;
+        let _turn = self.turn(&key.session).lock().await;
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let Some(stored) = self.stored(&key.session).await? else { return Ok(Acknowledgement::NotFound) };
+            match stored.session.mark(key.task) {
+                Mark::None => return Ok(Acknowledgement::NotFound),
+                Mark::Expired => return Ok(Acknowledgement::Expired),
+                Mark::Run(latest) if latest > run => return Ok(Acknowledgement::Superseded),
+                Mark::Run(latest) if latest < run => return Ok(Acknowledgement::NotFound),
+                Mark::Run(_) => {}
+            }
+            if stored.session.is_acknowledged(key.task, run).is_some() {
+                return Ok(Acknowledgement::Acknowledged);
+            }
+            match self.run(key, run).await? {
+                None => return Ok(Acknowledgement::Expired),
+                Some(found) if !found.status.is_terminal() => return Ok(Acknowledgement::NotTerminal),
+                Some(_) => {}
+            }
+            let mut session = stored.session.clone();
+            let acknowledged = Acknowledged { run, by: consumer.into(), at: moment.now };
+            session.acknowledged.insert(key.task, acknowledged);
+            if self.commit(written(&stored, &session, moment.now)?).await?.is_ok() {
+                return Ok(Acknowledgement::Acknowledged);
+            }
+        }
+        Err(contended(key))
+    }
+
+    /// Removes a task that nobody executes: its runs with their outcomes and snapshots are gone for every replica,
+    /// in one step (P11, P12).
+    ///
+    /// # Errors
+    /// [`Error::Store`]: it may have been forgotten; ask again.
+    pub async fn forget(&self, key: &TaskKey) -> Result<Forgotten, Error> {
+        let _turn = self.turn(&key.session).lock().await;
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let Some(stored) = self.stored(&key.session).await? else { return Ok(Forgotten::NotFound) };
+            let latest = match stored.session.mark(key.task) {
+                Mark::None => return Ok(Forgotten::NotFound),
+                Mark::Expired => return Ok(Forgotten::Forgotten),
+                Mark::Run(latest) => latest,
+            };
+            let mut session = stored.session.clone();
+            session.expire(key.task);
+            let mut decision = written(&stored, &session, moment.now)?;
+            for number in 1..=latest {
+                let Some(run) = self.run(key, number).await? else { continue };
+                if run.status.is_held() {
+                    let state = self.about(key, &run, moment.now).await?;
+                    return Ok(Forgotten::StillRunning { state });
+                }
+                if let Ok(write) = rules::give_up(&run, "it was forgotten", again(moment)) {
+                    decision.runs.push(write);
+                }
+                decision.forget.push(run.run_id);
+            }
+            if self.commit(decision).await?.is_ok() {
+                return Ok(Forgotten::Forgotten);
+            }
+        }
+        Err(contended(key))
+    }
+
+    /// Removes what was kept long enough, a batch of sessions in each call: outcomes, then sessions of which nothing
+    /// is left. Several hosts may do so at once.
+    ///
+    /// # Errors
+    /// [`Error::Store`]: some may have been removed; the next call goes on.
+    pub async fn reap(&self, retention: Retention) -> Result<Reaped, Error> {
+        let cursor = self.reaped.lock().clone();
+        let limit = retention.batch.clamp(1, PAGE);
+        let page = self.store.tasks(PageRequest { limit, cursor }).await?;
+        let mut reaped = Reaped { more: page.next.is_some(), ..Reaped::default() };
+        for (task, _) in page.items.into_iter().filter(|(task, _)| task.spec.task_id.is_reserved()) {
+            match Stored::read(task, None) {
+                Ok(stored) if self.admits(&stored.session.key).is_ok() => {
+                    self.reap_session(stored, retention, &mut reaped).await?;
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "a session is left as it is"),
+            }
+        }
+        *self.reaped.lock() = page.next;
+        if reaped.undelivered > 0 {
+            metrics::counter!("tenure_ownership_undelivered_total").increment(reaped.undelivered as u64);
+        }
+        Ok(reaped)
+    }
+
+    async fn reap_session(
+        &self,
+        stored: Stored,
+        retention: Retention,
+        reaped: &mut Reaped,
+    ) -> Result<(), Error> {
+        let moment = self.moment().await?;
+        let runs = self.runs_of(&stored.task.spec.task_id).await?;
+        let key = &stored.session.key;
+        let mut found = Over::default();
+        for run in &runs {
+            let Some((task, number)) = numbers(run.run_id.as_str()) else { continue };
+            found.look(&stored.session, task, number, run, retention, moment);
+        }
+        // What was pruned with all else that ended is expired as well.
+        let kept: std::collections::BTreeSet<u64> =
+            runs.iter().filter_map(|run| Some(numbers(run.run_id.as_str())?.0)).collect();
+        let pruned = stored.session.tasks.keys().filter(|task| !kept.contains(task));
+        found.expired.extend(pruned.map(|task| (*task, stored.session.acknowledged.contains_key(task))));
+        if !found.is_nothing() {
+            return self.remove(&stored, found, moment, reaped).await;
+        }
+        let empty = runs.is_empty() && stored.session.tasks.is_empty();
+        if empty && stored.task.updated_at.plus(retention.sessions.duration()) <= moment.now {
+            let write = TaskWrite {
+                task_id: key.id()?,
+                expect: Some(stored.task.revision),
+                change: TaskChange::Delete,
+                events: Vec::new(),
+            };
+            let gone = self.commit(Decision { task: Some(write), ..Decision::default() }).await?;
+            reaped.sessions += usize::from(gone.is_ok());
+        }
+        Ok(())
+    }
+
+    /// Who continues a task meanwhile has changed the session: then nothing is removed now (P12).
+    async fn remove(
+        &self,
+        stored: &Stored,
+        found: Over,
+        moment: Moment,
+        reaped: &mut Reaped,
+    ) -> Result<(), Error> {
+        let mut session = stored.session.clone();
+        found.expired.iter().for_each(|(task, _)| session.expire(*task));
+        let mut decision = written(stored, &session, moment.now)?;
+        let given_up = found.given_up.len();
+        decision.runs = found.given_up;
+        decision.forget = found.forget;
+        if self.commit(decision).await?.is_ok() {
+            reaped.tasks += found.expired.len();
+            reaped.undelivered += found.expired.iter().filter(|(_, delivered)| !delivered).count();
+            reaped.given_up += given_up;
+        }
+        Ok(())
+    }
+
+    /// The revision of a session, as a start carries it; 0 if there is no such session.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn revision(&self, key: &SessionKey) -> Result<u64, Error> {
+        Ok(self.stored(key).await?.map_or(0, |stored| stored.session.revision))
+    }
+
+    async fn runs_of(&self, task_id: &TaskId) -> Result<Vec<Run>, Error> {
+        let filter = RunFilter { task_id: Some(task_id.clone()), ..RunFilter::default() };
+        let mut page = PageRequest { limit: PAGE, cursor: None };
+        let mut all = Vec::new();
+        loop {
+            let found = self.store.runs(filter.clone(), page.clone()).await?;
+            all.extend(found.items);
+            page.cursor = found.next;
+            if page.cursor.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+/// What of a session was kept long enough.
+#[derive(Default)]
+struct Over {
+    /// Tasks, and whether their outcome was acknowledged.
+    expired: Vec<(u64, bool)>,
+    forget: Vec<RunId>,
+    given_up: Vec<crate::store::RunWrite>,
+}
+
+impl Over {
+    fn is_nothing(&self) -> bool {
+        self.expired.is_empty() && self.forget.is_empty() && self.given_up.is_empty()
+    }
+
+    fn look(
+        &mut self,
+        session: &Session,
+        task: u64,
+        number: u32,
+        run: &Run,
+        retention: Retention,
+        moment: Moment,
+    ) {
+        let kept_until = |since: Timestamp, length: crate::model::Seconds| since.plus(length.duration());
+        let acknowledged = session.is_acknowledged(task, number);
+        if run.status == RunStatus::Lost {
+            let since = run.attempt_started_at.unwrap_or(run.spec.queued_at);
+            if kept_until(since, retention.unacknowledged) <= moment.now {
+                self.given_up.extend(rules::give_up(run, "it stayed lost", again(moment)).ok());
+            }
+            return;
+        }
+        let Some(finished_at) = run.finished_at else { return };
+        let until = match acknowledged {
+            Some(acknowledged) => kept_until(acknowledged.at, retention.acknowledged),
+            None => kept_until(finished_at, retention.unacknowledged),
+        };
+        if until > moment.now {
+            return;
+        }
+        self.forget.push(run.run_id.clone());
+        if session.tasks.get(&task) == Some(&number) {
+            self.expired.push((task, acknowledged.is_some()));
+        }
+    }
+}
+
+fn written(stored: &Stored, session: &Session, now: Timestamp) -> Result<Decision, Error> {
+    let write = put(Some(stored), session, now)?;
+    Ok(Decision { task: Some(write.task), schedule: write.schedule, ..Decision::default() })
+}
+
+/// The same instant for another write.
+fn again(moment: Moment) -> Moment {
+    Moment { stamp: draw(), ..moment }
+}
+
+fn check_consumer(consumer: &str) -> Result<(), Error> {
+    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if (1..=MOST_CONSUMER_BYTES).contains(&consumer.len()) && consumer.chars().all(known) {
+        return Ok(());
+    }
+    let shown: String = consumer.chars().take(MOST_CONSUMER_BYTES).collect();
+    let expected =
+        format!("1 to {MOST_CONSUMER_BYTES} of letters, digits, \"_\", \".\" and \"-\", found {shown:?}");
+    Err(Error::Invalid(Invalid::one("consumer", expected)))
+}

@@ -1,0 +1,217 @@
+//! Pages of listings, and events read on. A page may take more than one call: none keeps the server for long.
+
+use redis::Cmd;
+
+use super::bytes::Put;
+use super::fault::{Fault, Step, invalid};
+use super::read::{self, Entry, Looked, MOST};
+use super::{RedisStore, record, task};
+use crate::model::{Event, Occurrence, Run, ScheduleState, Subject, Task, TaskId, Timestamp};
+use crate::store::{Page, PageRequest, RunFilter, StoreError};
+
+/// What a listing answers: closed stores refuse, what the server says is told with its name.
+type Listed<T> = Result<Step<T>, StoreError>;
+
+/// How many runs one call looks at, and how often one page asks.
+const LOOKED_AT: usize = 4096;
+const MOST_CALLS: usize = 5;
+
+/// A page in the making.
+struct Pager<T> {
+    page: Page<T>,
+    limit: usize,
+    last: String,
+}
+
+impl<T> Pager<T> {
+    fn new(request: &PageRequest) -> Step<Self> {
+        if request.limit == 0 {
+            return Err(invalid("a page of 0 entries; ask for at least 1"));
+        }
+        let page = Page { items: Vec::new(), next: None, corrupt: Vec::new() };
+        Ok(Self { page, limit: request.limit.min(2 * MOST), last: String::new() })
+    }
+
+    /// How many more are looked for: one beyond the page, to know whether it is the last.
+    fn missing(&self) -> usize {
+        self.limit + 1 - self.page.items.len() - self.page.corrupt.len()
+    }
+
+    /// Takes an entry; answers whether there is room for more.
+    fn take(&mut self, name: String, cursor: String, entry: Step<T>) -> Step<bool> {
+        if self.missing() == 1 {
+            self.page.next = Some(std::mem::take(&mut self.last));
+            return Ok(false);
+        }
+        match entry {
+            Ok(entry) => self.page.items.push(entry),
+            Err(Fault::Unreadable(why)) => self.page.corrupt.push((name, why)),
+            Err(fault) => return Err(fault),
+        }
+        self.last = cursor;
+        Ok(true)
+    }
+}
+
+/// What stands behind the letter of this listing in a cursor.
+fn cursor<T>(request: &PageRequest, letter: char, parse: impl Fn(&str) -> Option<T>) -> Step<Option<T>> {
+    let Some(cursor) = &request.cursor else { return Ok(None) };
+    let place = cursor.strip_prefix(letter).and_then(parse);
+    place.map(Some).ok_or_else(|| {
+        let shown: String = cursor.chars().take(40).collect();
+        invalid(format!("{shown:?} is no cursor of this listing; begin without one"))
+    })
+}
+
+macro_rules! step {
+    ($step:expr) => {
+        match $step {
+            Ok(value) => value,
+            Err(fault) => return Ok(Err(fault)),
+        }
+    };
+}
+
+/// Tasks by name.
+pub(super) async fn tasks(store: &RedisStore, request: &PageRequest) -> Listed<Page<(Task, ScheduleState)>> {
+    store.is_open()?;
+    let mut pager = step!(Pager::new(request));
+    let after = step!(cursor(request, 't', |name| TaskId::new(name).ok()));
+    let mut call = store.shared.read("tasks");
+    call.arg(after.as_ref().map_or("", TaskId::as_str)).arg(pager.missing());
+    let entries = step!(store.ask(call, |value, _| read::tasks(value)).await?);
+    for Entry { name, read } in entries {
+        let cursor = format!("t{name}");
+        if !step!(pager.take(name, cursor, read)) {
+            break;
+        }
+    }
+    Ok(Ok(pager.page))
+}
+
+/// Occurrences of a task, the newest first.
+pub(super) async fn occurrences(
+    store: &RedisStore,
+    task_id: &TaskId,
+    request: &PageRequest,
+) -> Listed<Page<Occurrence>> {
+    store.is_open()?;
+    let mut pager = step!(Pager::new(request));
+    let below: Option<i64> = step!(cursor(request, 'o', |number| number.parse().ok()));
+    let mut due = Put::default();
+    if let Some(below) = below {
+        due.i64(below);
+    }
+    let mut call = store.shared.read("occurrences");
+    call.arg(task_id.as_str()).arg(&due.0[..]).arg(pager.missing());
+    let found = step!(store.ask(call, |value, _| of_occurrences(value)).await?);
+    for (due_at, record) in found {
+        let name = format!("{task_id} at {}", Timestamp::from_ms(due_at));
+        if !step!(pager.take(name, format!("o{due_at}"), task::parsed("the occurrence", &record))) {
+            break;
+        }
+    }
+    Ok(Ok(pager.page))
+}
+
+fn of_occurrences(value: redis::Value) -> Step<Vec<(i64, Vec<u8>)>> {
+    let mut list = super::answer::List::of(value)?;
+    let mut found = Vec::with_capacity(list.len());
+    while !list.is_empty() {
+        let mut one = list.list()?;
+        let due_at = super::bytes::Get(&one.bytes()?).i64()?;
+        found.push((due_at, one.maybe()?.unwrap_or_default()));
+    }
+    Ok(found)
+}
+
+/// Runs, the newest first.
+pub(super) async fn runs(store: &RedisStore, filter: &RunFilter, request: &PageRequest) -> Listed<Page<Run>> {
+    store.is_open()?;
+    let mut pager = step!(Pager::new(request));
+    let below: Option<u64> = step!(cursor(request, 'r', |number| number.parse().ok()));
+    let mut below = below.unwrap_or(NEWEST).min(NEWEST);
+    for _ in 0..MOST_CALLS {
+        let want = pager.missing();
+        let call = look(store, filter, below, want);
+        let Looked { found, at, done } = step!(store.ask(call, read::looked).await?);
+        for (number, name, run) in found {
+            if !step!(pager.take(name, format!("r{number}"), run)) {
+                return Ok(Ok(pager.page));
+            }
+        }
+        if done {
+            return Ok(Ok(pager.page));
+        }
+        below = at;
+    }
+    // There may be more: who asks on goes on from here.
+    pager.page.next = Some(format!("r{below}"));
+    Ok(Ok(pager.page))
+}
+
+/// Above every number of a run.
+const NEWEST: u64 = 1 << 47;
+
+fn look(store: &RedisStore, filter: &RunFilter, below: u64, want: usize) -> Cmd {
+    let mut call = store.shared.read("runs");
+    call.arg(below).arg(want).arg(LOOKED_AT).arg(0);
+    call.arg(filter.task_id.as_ref().map_or("", TaskId::as_str));
+    call.arg(filter.agent_id.as_ref().map_or("", |agent_id| agent_id.as_str()));
+    let statuses: Vec<u8> = filter.statuses.iter().map(|status| status.number()).collect();
+    let trigger: Vec<u8> = filter.trigger.iter().map(|trigger| *trigger as u8).collect();
+    call.arg(&statuses[..]).arg(&trigger[..]);
+    call.arg(u8::from(filter.session_id.is_some())).arg(filter.session_id.as_deref().unwrap_or_default());
+    for at in [filter.created_after, filter.created_before] {
+        call.arg(at.map_or_else(String::new, |at| at.ms().to_string()));
+    }
+    call.arg(filter.text.as_deref().unwrap_or_default().to_ascii_lowercase());
+    call
+}
+
+/// Events after a number or a cursor.
+pub(super) async fn events(
+    store: &RedisStore,
+    subject: Subject,
+    after: u64,
+    limit: usize,
+) -> Listed<Vec<Event>> {
+    store.is_open()?;
+    // No number of ours is that high.
+    let mut after = after.min(1 << 52);
+    let mut found: Vec<Event> = Vec::new();
+    while found.len() < limit {
+        let most = (limit - found.len()).min(MOST);
+        let call = of_subject(store, &subject, after, most);
+        let page = step!(store.ask(call, read::events).await?);
+        let full = page.len() == most;
+        if let Subject::Task(_) = subject {
+            found.extend(page.into_iter().filter(|event| event.sequence > after).take(limit));
+            break;
+        }
+        if let Some(last) = page.last() {
+            after = if subject == Subject::All { last.cursor } else { last.sequence };
+        }
+        found.extend(page);
+        if !full {
+            break;
+        }
+    }
+    Ok(Ok(found))
+}
+
+fn of_subject(store: &RedisStore, subject: &Subject, after: u64, limit: usize) -> Cmd {
+    let operation = match subject {
+        Subject::All => "events_of_all",
+        Subject::Run(_) => "events_of_run",
+        Subject::Task(_) => "events_of_task",
+    };
+    let mut call = store.shared.read(operation);
+    match subject {
+        Subject::All => call.arg(after).arg(limit),
+        Subject::Run(run_id) => call.arg(record::kept_name(run_id.as_str())).arg(after).arg(limit),
+        // Those of a task are few, and some may have been pruned in front: all are looked at.
+        Subject::Task(task_id) => call.arg(task_id.as_str()).arg(100 * MOST),
+    };
+    call
+}

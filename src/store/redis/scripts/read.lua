@@ -1,0 +1,232 @@
+-- Reads: each call is one snapshot.
+local read = {}
+
+function read.now()
+  return digits(now)
+end
+
+function read.run()
+  local rid = call('HGET', IDS, take())
+  return answer_runs({ rid or nil })
+end
+
+function read.run_by_key()
+  local found = call('HGET', KEYED, take())
+  return answer_runs({ found and sub(found, 1, 6) or nil })
+end
+
+local function first_score(key)
+  return call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or false
+end
+
+function read.agenda()
+  return { digits(now), first_score(FIRES), first_score(FUTURE), first_score(WAKE), call('ZCARD', READY) }
+end
+
+local function answer_tasks(ids)
+  local found = {}
+  for i, id in ipairs(ids) do
+    found[i] = { id, call('HGET', TASKS, id), call('HGET', SCHEDULES, id) }
+  end
+  return found
+end
+
+function read.task()
+  local id = take()
+  return answer_tasks(call('HEXISTS', TASKS, id) == 1 and { id } or {})
+end
+
+function read.tasks()
+  local after, limit = take(), take()
+  return answer_tasks(call('ZRANGEBYLEX', NAMES, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, limit))
+end
+
+function read.due_schedules()
+  return answer_tasks(call('ZRANGEBYSCORE', FIRES, '-inf', digits(now), 'LIMIT', 0, take()))
+end
+
+-- Runs to look at, after an instant and a run. Many may have the same instant: they are in the order of names.
+function read.due_runs()
+  local from, after, limit = take(), take(), tonumber(take())
+  local rids, skip = {}, 0
+  while #rids < limit do
+    local page = call('ZRANGEBYSCORE', WAKE, from, digits(now), 'WITHSCORES', 'LIMIT', skip, 512)
+    if #page == 0 then break end
+    for i = 1, #page, 2 do
+      local member = page[i]
+      local passed = after ~= '' and tonumber(page[i + 1]) == tonumber(from)
+        and not before(after, sub(member, 1, -8))
+      if not passed and #rids < limit then rids[#rids + 1] = sub(member, -6) end
+    end
+    skip = skip + 512
+  end
+  return answer_runs(rids)
+end
+
+-- The conditions of a filter that are the same for all runs with a common part.
+local function spec_passes(spec, f)
+  if spec.passes == nil then
+    local parts, query, count, p = {}, nil, cut('>I2', spec.text, spec.rest)
+    for i = 1, count do parts[i], p = cut('>I4c0', spec.text, p) end
+    query = cut('>I4c0', spec.text, p)
+    spec.session = parts
+    spec.passes = (f.task == '' or f.task == spec.task) and (f.agent == '' or f.agent == spec.agent)
+      and (f.text == '' or string.find(string.lower(query), f.text, 1, true) ~= nil)
+  end
+  return spec.passes
+end
+
+local function passes(record, f)
+  -- Nothing is known of what cannot be read: it is shown as such.
+  if #record < 56 then return true end
+  local status, flags = byte(record, 1, 2)
+  if f.statuses ~= '' and not string.find(f.statuses, char(status), 1, true) then return false end
+  local spec = spec_of(sub(record, 45, 53))
+  if not spec then return true end
+  if not spec_passes(spec, f) then return false end
+  if f.plain then return true end
+  local events = cut('>I3', record, 54)
+  local own = 57 + (has(flags, LEASED) and 40 or 0) + 6 * events
+  local run_id, _, _, queued, trigger = cut('>I2c0I4I4c0c8B', record, own)
+  if f.trigger ~= '' and f.trigger ~= char(trigger) then return false end
+  if f.session then
+    local text = table.concat(spec.session, f.run_id_of(run_id))
+    if text ~= f.session then return false end
+  end
+  local at = num(queued)
+  return (f.from == '' or at >= tonumber(f.from)) and (f.to == '' or at < tonumber(f.to))
+end
+
+local function read_filter()
+  local f = { task = take(), agent = take(), statuses = take(), trigger = take() }
+  local has_session = take() == '1'
+  local session = take()
+  f.session = has_session and session
+  f.from, f.to, f.text = take(), take(), take()
+  f.plain = not has_session and f.trigger == '' and f.from == '' and f.to == ''
+  f.run_id_of = name_of
+  return f
+end
+
+-- Runs below a number, the newest first: those that pass, how far was looked, whether that was all, how many.
+-- Blocks in which there is none (of the task) are passed over.
+function read.runs()
+  local below, want, budget, only_count = tonumber(take()), tonumber(take()), tonumber(take()), take() == '1'
+  local f = read_filter()
+  local index, width = BLOCKS, 1
+  if f.task ~= '' then index, width = OF_TASK .. f.task, 2 * BLOCK end
+  below = math.min(below, tonumber(call('HGET', META, 'seq') or 0) + 1)
+  local found, looked, count = {}, 0, 0
+  local function answer(at, done)
+    return { answer_runs(found), digits(at), done, count }
+  end
+  while true do
+    local top = floor((below - 1) / BLOCK) * width + width - 1
+    local block = call('ZREVRANGEBYSCORE', index, top, '-inf', 'LIMIT', 0, 1)[1]
+    if not block then return answer(0, 1) end
+    local low = tonumber(block) * BLOCK
+    local high = math.min(below, low + BLOCK) - 1
+    while high >= low do
+      local fields = {}
+      for n = high, math.max(low, high - 63), -1 do fields[#fields + 1] = pack('>I6', n) end
+      for i, record in ipairs(call('HMGET', RUNS, unpack(fields))) do
+        if record and passes(record, f) then
+          count = count + 1
+          if not only_count then found[#found + 1] = fields[i] end
+          if count == want then return answer(high - i + 1, 0) end
+        end
+      end
+      high, looked = high - #fields, looked + #fields
+      if looked >= budget then return answer(high + 1, 0) end
+    end
+    below = low
+  end
+end
+
+function read.attempts()
+  local rid = call('HGET', IDS, take())
+  local frames = {}
+  local record = rid and call('HGET', RUNS, rid)
+  local r = record and parse(rid, record)
+  if r then
+    local _, attempts = cut('>I2c0I4', r.own)
+    for n = 1, attempts do frames[n] = call('HGET', ATTEMPTS, rid .. pack('>I4', n)) end
+  end
+  return frames
+end
+
+-- Events with what is known of the runs they tell of.
+local function answer_events(entries)
+  local told, rids, seen = {}, {}, {}
+  for _, entry in ipairs(entries) do
+    local cursor, value = string.match(entry[1], '^%d+'), entry[2][2]
+    told[#told + 1] = cursor
+    told[#told + 1] = value
+    local rid = sub(value, 2, 7)
+    if byte(value) == 114 and not seen[rid] then
+      seen[rid] = true
+      rids[#rids + 1] = rid
+    end
+  end
+  return { told, answer_runs(rids, true) }
+end
+
+local function entries_at(cursors, first, limit)
+  local entries = {}
+  for i = first, math.min(first + limit - 1, floor(#cursors / 6)) do
+    local id = digits(cut('>I6', cursors, 6 * i - 5))
+    entries[#entries + 1] = call('XRANGE', EVENTS, id, id)[1]
+  end
+  return entries
+end
+
+function read.events_of_all()
+  local after, limit = tonumber(take()), take()
+  return answer_events(call('XRANGE', EVENTS, digits(after + 1), '+', 'COUNT', limit))
+end
+
+-- The events of a run are numbered from 1 without gaps, so that a number is a place among its cursors.
+function read.events_of_run()
+  local rid = call('HGET', IDS, take())
+  local after, limit = tonumber(take()), tonumber(take())
+  local r = rid and load_run(rid)
+  return answer_events(r and entries_at(r.cursors, after + 1, limit) or {})
+end
+
+function read.events_of_task()
+  return answer_events(entries_at(call('HGET', TASK_CURSORS, take()) or '', 1, tonumber(take())))
+end
+
+function read.occurrences()
+  local task, below, limit = take(), take(), take()
+  local members = call('ZREVRANGEBYLEX', OCC_DUE, '(' .. task .. (below == '' and '\1' or '\0' .. below),
+    '[' .. task .. '\0', 'LIMIT', 0, limit)
+  local found = {}
+  for i, member in ipairs(members) do found[i] = { sub(member, -8), call('HGET', OCCURRENCES, member) } end
+  return found
+end
+
+function read.lane()
+  local name = take()
+  local lane = call('HGET', LANES, name)
+  if not lane then return false end
+  local shown = {}
+  local rids = call('ZRANGE', OF_LANE .. name, 0, 99)
+  rids[#rids + 1] = call('ZRANGE', SCHEDULED_OF .. name, 0, 0)[1]
+  for i, rid in ipairs(rids) do shown[i] = { rid, call('HGET', RUNS, rid) } end
+  local _, total, _, version = cut('>I4I4I4I6', lane)
+  return { digits(version), total, call('ZCARD', SCHEDULED_OF .. name) > 0 and 1 or 0, shown }
+end
+
+function read.agents()
+  return call('HGETALL', AGENTS)
+end
+
+function read.counts()
+  local task = take()
+  local fields = {}
+  for status = 0, 10 do fields[status + 1] = task == '' and tostring(status) or task .. '\0' .. status end
+  return call('HMGET', COUNTS, unpack(fields))
+end
+
+return read[ARGV[1]]()

@@ -1,0 +1,359 @@
+-- What scripts that write share. Most of what is written is put together and written at the end: a script that
+-- fails before has changed no record.
+local kept = call('HMGET', META, 'seq', 'cursor', 'lane')
+local seq, cursor, lane_version = tonumber(kept[1] or 255), tonumber(kept[2] or 0), tonumber(kept[3] or 0)
+local seq_before, cursor_before, lane_version_before = seq, cursor, lane_version
+
+local CHANGED, REMOVED = {}, {}
+local FUTURE_AT, WAKE_AT, ENDED_AT, CLAIMED_IS = {}, {}, {}, {}
+local COUNTED, USED, NEW_SPECS, TOLD = {}, {}, {}, {}
+local READY_IS, NEW_IDS, RESULT_IS, ATTEMPT_IS, IN_BLOCK = {}, {}, {}, {}, {}
+local LANE, IN_LANE_IS, SCHEDULED_IS, TASK = {}, {}, {}, {}
+local hint_ready, hint_agenda, hint_agents, hint_cancels = false, false, false, {}
+
+local function count(task, status, by)
+  local all, own = tostring(status), task .. '\0' .. status
+  COUNTED[all] = (COUNTED[all] or 0) + by
+  COUNTED[own] = (COUNTED[own] or 0) + by
+end
+
+-- Lanes.
+
+local function lane_of(name)
+  local lane = LANE[name]
+  if lane then return lane end
+  lane = { taken = 0, total = 0, waiting = 0, version = 0 }
+  local record = call('HGET', LANES, name)
+  if record then lane.taken, lane.total, lane.waiting, lane.version = cut('>I4I4I4I6', record) end
+  LANE[name] = lane
+  return lane
+end
+
+-- What a run is to its lanes: 1 it is in them, 2 it takes room, 4 it is queued for a schedule.
+local function stance(status, flags)
+  if not ACTIVE[status] then return 0 end
+  return 1 + (TAKES[status] and 2 or 0) + (status == QUEUED and has(flags, BY_SCHEDULE) and 4 or 0)
+end
+
+local function set_member(of, name, rid, is)
+  local members = of[name]
+  if not members then
+    members = {}
+    of[name] = members
+  end
+  members[rid] = is
+end
+
+local function account(r, was, is)
+  if was == is then return end
+  for _, own in ipairs(r.spec.lanes) do
+    local lane = lane_of(own.name)
+    lane_version = lane_version + 1
+    lane.version, lane.changed = lane_version, true
+    lane.total = lane.total + is % 2 - was % 2
+    lane.taken = math.max(0, lane.taken + floor(is / 2) % 2 - floor(was / 2) % 2)
+    if is % 2 ~= was % 2 then set_member(IN_LANE_IS, own.name, r.rid, is % 2 == 1) end
+    if floor(is / 4) ~= floor(was / 4) then set_member(SCHEDULED_IS, own.name, r.rid, is >= 4) end
+  end
+end
+
+-- Places: where runs wait to be claimed.
+
+local function take_out(r)
+  if r.place == IS_READY then
+    READY_IS[in_order(r)] = false
+  elseif r.place == IS_FUTURE then
+    FUTURE_AT[r.rid] = false
+  elseif r.place == IN_LANE then
+    local name = r.spec.lanes[r.lane].name
+    local lane = lane_of(name)
+    lane.waiting, lane.changed = lane.waiting - call('ZREM', WAIT_OF .. name, in_order(r)), true
+  elseif r.place == IS_PAUSED then
+    call('ZREM', PAUSED, r.spec.task .. '\0' .. r.rid)
+  end
+  r.place, r.lane = NOWHERE, 0
+end
+
+local function put_in(r, place, lane)
+  r.place, r.lane = place, lane
+  CHANGED[r.rid] = r
+  if place == IS_READY then
+    READY_IS[in_order(r)] = 0
+    hint_ready = true
+  elseif place == IS_FUTURE then
+    FUTURE_AT[r.rid] = num(due_of(r))
+    hint_agenda = true
+  elseif place == IN_LANE then
+    local name = r.spec.lanes[lane].name
+    local state = lane_of(name)
+    state.waiting, state.changed = state.waiting + call('ZADD', WAIT_OF .. name, 0, in_order(r)), true
+  elseif place == IS_PAUSED then
+    call('ZADD', PAUSED, 0, r.spec.task .. '\0' .. r.rid)
+  end
+end
+
+local function move_to(r, place, lane)
+  take_out(r)
+  put_in(r, place, lane)
+end
+
+-- Whether others of an agent wait in a lane.
+local function others_wait(name, lane, agent)
+  return lane.waiting > 0
+    and #call('ZRANGEBYLEX', WAIT_OF .. name, '[' .. agent .. '\0', '(' .. agent .. '\1', 'LIMIT', 0, 1) > 0
+end
+
+-- Where a waiting run belongs now. Whether its task is paused is looked at when it is claimed.
+local function place_for(r)
+  if not WAITING[r.status] then return NOWHERE, 0 end
+  if not is_due(r, now) then return IS_FUTURE, 0 end
+  if not TAKES[r.status] then
+    for i, own in ipairs(r.spec.lanes) do
+      local lane = lane_of(own.name)
+      if lane.taken >= own.limit or others_wait(own.name, lane, r.spec.agent) then return IN_LANE, i end
+    end
+  end
+  return IS_READY, 0
+end
+
+-- The first lane of a run that has no room for it; `besides` counts who is to take some.
+local function full_lane(r, besides)
+  if TAKES[r.status] then return nil end
+  for i, own in ipairs(r.spec.lanes) do
+    if lane_of(own.name).taken + (besides and besides[own.name] or 0) >= own.limit then return i end
+  end
+end
+
+local function limit_in(r, name)
+  for _, own in ipairs(r.spec.lanes) do
+    if own.name == name then return own.limit end
+  end
+  return 1
+end
+
+-- The best waiting run of each agent for which there is room in a lane.
+local function to_wake(name)
+  local lane, best, from = lane_of(name), {}, '-'
+  while lane.waiting > 0 do
+    local first = call('ZRANGEBYLEX', WAIT_OF .. name, from, '+', 'LIMIT', 0, 1)[1]
+    if not first then break end
+    local r = load_run(sub(first, -6))
+    if r then
+      if lane.taken < limit_in(r, name) then best[#best + 1] = r end
+      from = '(' .. r.spec.agent .. '\1'
+    else
+      -- It cannot be read: it is in nobody's way.
+      lane.waiting, lane.changed = lane.waiting - call('ZREM', WAIT_OF .. name, first), true
+    end
+  end
+  return best
+end
+
+-- Looks at the lanes of a run that left the ready ones or gave back its room: who waits there and now has some is
+-- ready. Another lane of it that is full is found when it is claimed.
+local function wake_lanes_of(r)
+  local any = false
+  for _, own in ipairs(r.spec.lanes) do
+    if lane_of(own.name).waiting > 0 then
+      for _, waiting in ipairs(to_wake(own.name)) do
+        move_to(waiting, is_due(waiting, now) and IS_READY or IS_FUTURE, 0)
+        any = true
+      end
+    end
+  end
+  return any
+end
+
+-- Tasks.
+
+local function task_of(id)
+  local t = TASK[id]
+  if t == nil then
+    local record = call('HGET', TASKS, id)
+    t = record and read_task(record) or false
+    TASK[id] = t
+  end
+  return t
+end
+
+local function is_paused(r)
+  if has(r.flags, OVERRIDES) then return false end
+  local t = task_of(r.spec.task)
+  return t and not t.enabled
+end
+
+-- Events.
+
+local function tell(value)
+  cursor = cursor + 1
+  TOLD[#TOLD + 1] = digits(cursor)
+  TOLD[#TOLD + 1] = value
+  return pack('>I6', cursor)
+end
+
+-- When somebody has to look at a run.
+local function wakes_at(r)
+  local at = r.lease ~= '' and num(expires_of(r))
+  local alarm = has(r.flags, HAS_ALARM) and num(sub(r.front, 37, 44))
+  if at and alarm then return math.min(at, alarm) end
+  return at or alarm
+end
+
+-- Writes what was put together.
+
+local MOST = 4000
+local function with_many(command, key, list)
+  for i = 1, #list, MOST do call(command, key, unpack(list, i, math.min(i + MOST - 1, #list))) end
+end
+
+local function scores(key, by_member)
+  local add, remove = {}, {}
+  for member, score in pairs(by_member) do
+    if score then
+      add[#add + 1] = score
+      add[#add + 1] = member
+    else
+      remove[#remove + 1] = member
+    end
+  end
+  with_many('ZADD', key, add)
+  with_many('ZREM', key, remove)
+end
+
+local function members(prefix, by_name)
+  for name, of_lane in pairs(by_name) do
+    local by_member = {}
+    for rid, is in pairs(of_lane) do
+      by_member[rid] = is and select(2, cut('>I2I4', rid)) + cut('>I2', rid) * 4294967296
+    end
+    scores(prefix .. name, by_member)
+  end
+end
+
+local function sums(key, by)
+  local gone = {}
+  for field, n in pairs(by) do
+    if n ~= 0 and call('HINCRBY', key, field, n) <= 0 then gone[#gone + 1] = field end
+  end
+  with_many('HDEL', key, gone)
+  return gone
+end
+
+local function fields(key, by_field)
+  local put, remove = {}, {}
+  for field, value in pairs(by_field) do
+    if value then
+      put[#put + 1] = field
+      put[#put + 1] = value
+    else
+      remove[#remove + 1] = field
+    end
+  end
+  with_many('HSET', key, put)
+  with_many('HDEL', key, remove)
+end
+
+local function flush_records()
+  local records, removed, ended = {}, {}, {}
+  for rid, r in pairs(CHANGED) do
+    if not REMOVED[rid] then
+      records[#records + 1] = rid
+      records[#records + 1] = encode(r)
+    end
+  end
+  for rid in pairs(REMOVED) do removed[#removed + 1] = rid end
+  with_many('HSET', RUNS, records)
+  with_many('HDEL', RUNS, removed)
+  for rid, at in pairs(ENDED_AT) do
+    ended[#ended + 1] = at
+    ended[#ended + 1] = rid
+  end
+  with_many('ZADD', ENDED, ended)
+  fields(SPECS, NEW_SPECS)
+  with_many('HDEL', SPECS, sums(SPEC_USES, USED))
+end
+
+local function flush_ready()
+  scores(READY, READY_IS)
+  READY_IS = {}
+end
+
+-- How many runs a task has in a block, behind the number of the block.
+local function flush_blocks()
+  for task, blocks in pairs(IN_BLOCK) do
+    for block, n in pairs(blocks) do
+      if tonumber(call('ZINCRBY', OF_TASK .. task, n, block)) == n then
+        call('ZINCRBY', OF_TASK .. task, block * 2 * BLOCK, block)
+      end
+    end
+  end
+end
+
+local function flush_lanes()
+  for name, lane in pairs(LANE) do
+    if lane.changed then
+      if lane.total > 0 then
+        call('HSET', LANES, name, pack('>I4I4I4I6', lane.taken, lane.total, lane.waiting, lane.version))
+      else
+        call('HDEL', LANES, name)
+      end
+    end
+  end
+  members(OF_LANE, IN_LANE_IS)
+  members(SCHEDULED_OF, SCHEDULED_IS)
+end
+
+local function flush_claimed()
+  local add, remove = {}, {}
+  for rid, is in pairs(CLAIMED_IS) do
+    local list = is and add or remove
+    list[#list + 1] = rid
+  end
+  with_many('SADD', CLAIMED, add)
+  with_many('SREM', CLAIMED, remove)
+end
+
+-- Tells watchers elsewhere, and answers what is told: nothing if nothing changed.
+local function tell_watchers(sender)
+  local silent = not (hint_ready or hint_agenda or hint_agents) and #hint_cancels == 0 and cursor == cursor_before
+  if silent then return false end
+  local function bit_of(is) return is and 1 or 0 end
+  local told = { bit_of(hint_ready), bit_of(hint_agenda), bit_of(hint_agents), digits(cursor),
+    table.concat(hint_cancels, ',') }
+  call('PUBLISH', P .. ':hints', sender .. ' ' .. table.concat(told, ' '))
+  return told
+end
+
+local function flush(sender)
+  flush_records()
+  flush_ready()
+  flush_blocks()
+  fields(IDS, NEW_IDS)
+  fields(RESULTS, RESULT_IS)
+  fields(ATTEMPTS, ATTEMPT_IS)
+  flush_lanes()
+  flush_claimed()
+  scores(FUTURE, FUTURE_AT)
+  scores(WAKE, WAKE_AT)
+  sums(COUNTS, COUNTED)
+  for i = 1, #TOLD, 2 do call('XADD', EVENTS, TOLD[i] .. '-0', 'e', TOLD[i + 1]) end
+  if seq ~= seq_before or cursor ~= cursor_before or lane_version ~= lane_version_before then
+    call('HSET', META, 'seq', digits(seq), 'cursor', digits(cursor), 'lane', digits(lane_version))
+  end
+  return tell_watchers(sender)
+end
+
+local write = {}
+
+-- Makes the keys of a namespace, or tells which version made them.
+function write.open()
+  if call('HSETNX', META, 'schema', take()) == 1 then return false end
+  return call('HGET', META, 'schema')
+end
+
+function write.put_agent(sender)
+  local id, said = take(), take()
+  if said == '1' then call('HSET', AGENTS, id, take()) else call('HDEL', AGENTS, id) end
+  hint_agents = true
+  return { flush(sender) }
+end

@@ -1,0 +1,418 @@
+//! The one writer: whatever waits in its mailbox goes to the server at once, and the answers come back in order.
+//!
+//! A claim takes two steps. The script names runs that can be had; the rule writes their grants here; and these go
+//! with the next writes, as decisions that hold only if each run can still be had. So the rule is written once, and
+//! what two processes grant at one moment is decided where everything is decided: in the script, run by run (I1).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use redis::{Cmd, Pipeline, Value};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, oneshot};
+
+use super::answer::{self, Commons, List};
+use super::batch::{Batch, Commits};
+use super::claims::Group;
+use super::fault::{Fault, Step};
+use super::link::Link;
+use crate::model::{AgentId, Run};
+use crate::store::{
+    ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
+    StoreError,
+};
+
+/// The most calls that go at once.
+const MOST_CALLS: usize = 1024;
+
+/// Where an answer goes. Who waits for it counts among those who wait, until it is given.
+pub(super) struct Reply<T> {
+    to: oneshot::Sender<Result<T, StoreError>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl<T> Reply<T> {
+    pub(super) fn new(to: oneshot::Sender<Result<T, StoreError>>, permit: OwnedSemaphorePermit) -> Self {
+        Self { to, _permit: permit }
+    }
+
+    pub(super) fn send(self, answer: Result<T, StoreError>) {
+        // Who asked has gone: it may have happened, as the port says.
+        let _ = self.to.send(answer);
+    }
+}
+
+/// A call.
+pub(super) enum Command {
+    Commit(Vec<Decision>, Reply<Vec<Result<(), Refusal>>>),
+    Claim(ClaimRequest, Reply<Vec<Run>>),
+    Renew(RenewRequest, Reply<Vec<Renewal>>),
+    Prune(PruneRequest, Reply<Pruned>),
+    PutAgent(AgentId, Option<Arc<str>>, Reply<()>),
+    Repair(Reply<Vec<String>>),
+    Close(Reply<()>),
+}
+
+/// What an answer of the server is an answer to.
+pub(super) enum Asked {
+    Commits(Commits),
+    Renew(Reply<Vec<Renewal>>),
+    Prune(Reply<Pruned>),
+    PutAgent(Reply<()>),
+    Repair(Reply<Vec<String>>),
+    /// What a claim was granted before.
+    Granted {
+        group: usize,
+        request: usize,
+    },
+    /// Who can be had by the claims of a group.
+    Pick {
+        group: usize,
+    },
+}
+
+/// The writer.
+pub(super) struct Writer {
+    link: Link,
+    mailbox: mpsc::UnboundedReceiver<Command>,
+    hints: broadcast::Sender<Hint>,
+    sender: String,
+    name: String,
+    commons: Commons,
+    /// Claims that take more than one step.
+    groups: Vec<Group>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        link: Link,
+        mailbox: mpsc::UnboundedReceiver<Command>,
+        hints: broadcast::Sender<Hint>,
+        sender: String,
+        name: String,
+    ) -> Self {
+        Self { link, mailbox, hints, sender, name, commons: Commons::default(), groups: Vec::new() }
+    }
+
+    /// Until it is closed, or everybody has gone and the mailbox is empty.
+    pub(super) async fn run(mut self) {
+        loop {
+            let mut calls = Vec::new();
+            if !self.groups.is_empty() {
+                while calls.len() < MOST_CALLS
+                    && let Ok(call) = self.mailbox.try_recv()
+                {
+                    calls.push(call);
+                }
+            } else if self.mailbox.recv_many(&mut calls, MOST_CALLS).await == 0 {
+                return;
+            }
+            let mut calls = VecDeque::from(calls);
+            let mut close = None;
+            let mut now = Vec::with_capacity(calls.len());
+            while close.is_none()
+                && let Some(call) = calls.pop_front()
+            {
+                match call {
+                    Command::Close(reply) => close = Some(reply),
+                    call => now.push(call),
+                }
+            }
+            self.round(now).await;
+            if let Some(reply) = close {
+                while !self.groups.is_empty() {
+                    self.round(Vec::new()).await;
+                }
+                reply.send(Ok(()));
+                calls.into_iter().for_each(|call| self.refuse_closed(call));
+                while let Ok(call) = self.mailbox.try_recv() {
+                    self.refuse_closed(call);
+                }
+                return;
+            }
+        }
+    }
+
+    fn refuse_closed(&self, call: Command) {
+        let closed = || {
+            StoreError::refused(RefusedKind::Closed, format!("\"{}\" was closed by this program", self.name))
+        };
+        match call {
+            Command::Commit(_, reply) => reply.send(Err(closed())),
+            Command::Claim(_, reply) => reply.send(Err(closed())),
+            Command::Renew(_, reply) => reply.send(Err(closed())),
+            Command::Prune(_, reply) => reply.send(Err(closed())),
+            Command::PutAgent(_, _, reply) => reply.send(Err(closed())),
+            Command::Repair(reply) => reply.send(Err(closed())),
+            Command::Close(reply) => reply.send(Ok(())),
+        }
+    }
+
+    /// Sends what is there, and answers.
+    async fn round(&mut self, calls: Vec<Command>) {
+        let (pipe, asked, errors) = self.batch(calls);
+        for (reply, error) in errors {
+            reply.send(Err(error.of_write(&self.name)));
+        }
+        if asked.is_empty() {
+            return;
+        }
+        let answers = self.send(&pipe, asked.len()).await;
+        let mut hint: Option<Hint> = None;
+        let mut after: Vec<Box<dyn FnOnce() + Send>> = Vec::with_capacity(asked.len());
+        for (asked, answer) in asked.into_iter().zip(answers) {
+            match self.take(asked, answer, &mut after) {
+                Some(told) if hint.is_none() => hint = Some(told),
+                Some(told) => {
+                    if let Some(hint) = &mut hint {
+                        join(hint, told);
+                    }
+                }
+                None => {}
+            }
+        }
+        // Before the answers: who begins to watch after one hears nothing of what it was told.
+        if let Some(hint) = hint {
+            // Nobody watches: fine.
+            let _ = self.hints.send(hint);
+        }
+        after.into_iter().for_each(|answer| answer());
+        self.answer_claims();
+    }
+
+    async fn send(&mut self, pipe: &Pipeline, count: usize) -> Vec<Step<Value>> {
+        let sent = self.link.send(pipe).await;
+        let mut answers = match sent {
+            Ok(answers) => answers,
+            Err(fault) => return vec![Err(fault); count],
+        };
+        let wanted = self.link.shared.options.replicas;
+        if wanted == 0 {
+            return answers;
+        }
+        let reached = answers.pop();
+        match reached {
+            Some(Ok(Value::Int(reached))) if reached >= i64::from(wanted) => answers,
+            Some(Err(fault)) => {
+                vec![Err(Fault::Lost(format!("it did not wait for replicas: {fault:?}"))); count]
+            }
+            _ => vec![Err(Fault::Lost(format!("fewer than {wanted} replicas have it in time"))); count],
+        }
+    }
+
+    /// Everything that goes at once: what writes first, and then who asks what can be had.
+    #[allow(clippy::type_complexity, reason = "a batch, what it asks, and who asked nonsense")]
+    fn batch(
+        &mut self,
+        calls: Vec<Command>,
+    ) -> (Pipeline, Vec<Asked>, Vec<(Reply<Vec<Result<(), Refusal>>>, Fault)>) {
+        let shared = Arc::clone(&self.link.shared);
+        let mut batch = Batch::new(&shared, &self.sender);
+        for (number, group) in self.groups.iter_mut().enumerate() {
+            batch.grants(number, group);
+        }
+        for call in calls {
+            match call {
+                Command::Commit(decisions, reply) => batch.commit(decisions, reply),
+                Command::Renew(request, reply) => {
+                    batch.ask(renew(shared.write("renew"), &request), Asked::Renew(reply))
+                }
+                Command::Prune(request, reply) => {
+                    batch.ask(prune(shared.write("prune"), &self.sender, request), Asked::Prune(reply));
+                }
+                Command::PutAgent(agent_id, said, reply) => {
+                    let mut cmd = shared.write("put_agent");
+                    cmd.arg(&self.sender).arg(agent_id.as_str()).arg(u8::from(said.is_some()));
+                    cmd.arg(said.as_deref().unwrap_or_default());
+                    batch.ask(cmd, Asked::PutAgent(reply));
+                }
+                Command::Repair(reply) => {
+                    let mut cmd = shared.write("check");
+                    cmd.arg(&self.sender).arg(1);
+                    batch.ask(cmd, Asked::Repair(reply));
+                }
+                Command::Claim(request, reply) => join_group(&mut self.groups, request, reply),
+                Command::Close(reply) => reply.send(Ok(())),
+            }
+        }
+        for (number, group) in self.groups.iter_mut().enumerate() {
+            batch.questions(number, group);
+        }
+        batch.done()
+    }
+
+    /// Takes an answer apart. What is told to callers waits until the watchers were told.
+    fn take(
+        &mut self,
+        asked: Asked,
+        answer: Step<Value>,
+        after: &mut Vec<Box<dyn FnOnce() + Send>>,
+    ) -> Option<Hint> {
+        let name = self.name.clone();
+        match asked {
+            Asked::Commits(commits) => return self.take_commits(commits, answer, after),
+            Asked::Renew(reply) => {
+                let renewals = answer.and_then(renewals).map_err(|fault| fault.of_write(&name));
+                after.push(Box::new(move || reply.send(renewals)));
+            }
+            Asked::Prune(reply) => {
+                let pruned = answer.and_then(|value| pruned(value, &mut self.commons));
+                let pruned = pruned.map_err(|fault| fault.of_write(&name));
+                after.push(Box::new(move || reply.send(pruned)));
+            }
+            Asked::Repair(reply) => {
+                let found = answer.and_then(messages).map_err(|fault| fault.of_write(&name));
+                after.push(Box::new(move || reply.send(found)));
+            }
+            Asked::PutAgent(reply) => {
+                let told = answer.and_then(|value| answer::hint(List::of(value)?.next()?));
+                let (hint, done) = match told {
+                    Ok(hint) => (hint, Ok(())),
+                    Err(fault) => (None, Err(fault.of_write(&name))),
+                };
+                after.push(Box::new(move || reply.send(done)));
+                return hint;
+            }
+            Asked::Granted { group, request } => {
+                let runs = answer.and_then(|value| granted(value, &mut self.commons));
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.granted_before(request, runs);
+                }
+            }
+            Asked::Pick { group } => {
+                let picked = answer.and_then(|value| picked(value, &mut self.commons));
+                let (hint, picked) = match picked {
+                    Ok((hint, picked)) => (hint, Ok(picked)),
+                    Err(fault) => (None, Err(fault)),
+                };
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.picked(picked);
+                }
+                return hint;
+            }
+        }
+        None
+    }
+
+    fn take_commits(
+        &mut self,
+        commits: Commits,
+        answer: Step<Value>,
+        after: &mut Vec<Box<dyn FnOnce() + Send>>,
+    ) -> Option<Hint> {
+        let taken = answer.and_then(|value| {
+            let mut list = List::of(value)?;
+            Ok((answer::hint(list.next()?)?, list.list()?))
+        });
+        let (hint, verdicts) = match taken {
+            Ok((hint, verdicts)) => (hint, Ok(verdicts)),
+            Err(fault) => (None, Err(fault)),
+        };
+        commits.answer(verdicts, &mut self.groups, &self.name, after);
+        hint
+    }
+
+    /// Claims that have come to their end are answered.
+    fn answer_claims(&mut self) {
+        for group in std::mem::take(&mut self.groups) {
+            if let Some(open) = group.unless_done(&self.name) {
+                self.groups.push(open);
+            }
+        }
+    }
+}
+
+/// Claims of the same agents share the search, if it has not begun.
+fn join_group(groups: &mut Vec<Group>, request: ClaimRequest, reply: Reply<Vec<Run>>) {
+    match groups.iter_mut().find(|group| group.takes(&request)) {
+        Some(group) => group.add(request, reply),
+        None => groups.push(Group::new(request, reply)),
+    }
+}
+
+/// One hint of two.
+fn join(hint: &mut Hint, other: Hint) {
+    hint.ready |= other.ready;
+    hint.agenda |= other.agenda;
+    hint.agents |= other.agents;
+    hint.cursor = hint.cursor.max(other.cursor);
+    hint.cancels.extend(other.cancels);
+}
+
+fn renew(mut cmd: Cmd, request: &RenewRequest) -> Cmd {
+    cmd.arg("").arg(request.lease.as_millis().to_string()).arg(request.leases.len());
+    for (run_id, token) in &request.leases {
+        let mut put = super::bytes::Put::default();
+        put.u64(token.fence).u64(token.nonce).text16(run_id.as_str().as_bytes());
+        put.text16(&super::record::kept_name(run_id.as_str()));
+        cmd.arg(&put.0[..]);
+    }
+    cmd
+}
+
+fn renewals(value: Value) -> Step<Vec<Renewal>> {
+    let mut list = List::of(value)?;
+    let mut found = Vec::with_capacity(list.len());
+    while !list.is_empty() {
+        let mut one = list.list()?;
+        found.push(match one.number::<u8>()? {
+            0 => {
+                let expires_at = super::bytes::Get(&one.bytes()?).i64()?;
+                let cancel = one.maybe()?.map(|own| super::record::Own::read(&own)).transpose()?;
+                let expires_at = crate::model::Timestamp::from_ms(expires_at);
+                Renewal::Renewed { expires_at, cancel: cancel.and_then(|own| own.cancel) }
+            }
+            1 => {
+                let fence = answer::eight(&one.bytes()?)?;
+                Renewal::Fenced { fence, status: super::record::status(one.number()?)? }
+            }
+            _ => Renewal::Gone,
+        });
+    }
+    Ok(found)
+}
+
+/// The most runs that one call removes: the server does nothing else meanwhile.
+const MOST_PRUNED: usize = 1000;
+
+fn prune(mut cmd: Cmd, sender: &str, request: PruneRequest) -> Cmd {
+    cmd.arg(sender).arg(request.before.ms()).arg(request.keep).arg(request.limit.min(MOST_PRUNED));
+    cmd
+}
+
+fn pruned(value: Value, commons: &mut Commons) -> Step<Pruned> {
+    let mut list = List::of(value)?;
+    let removed = commons.runs(list.next()?)?;
+    let runs = removed.len() as u64;
+    let readable = removed.into_iter().filter_map(|answered| answered.run.ok());
+    let workspaces = readable.map(|run| Arc::clone(&run.spec.workspace_path)).collect();
+    Ok(Pruned { runs, workspaces, occurrences: list.number()?, more: list.number::<u8>()? == 1 })
+}
+
+pub(super) fn messages(value: Value) -> Step<Vec<String>> {
+    let mut list = List::of(value)?;
+    let mut found = Vec::new();
+    while !list.is_empty() {
+        found.push(String::from_utf8_lossy(&list.bytes()?).into_owned());
+    }
+    Ok(found)
+}
+
+/// In the order of claims. One that cannot be read was never handed out: its lease ends by itself.
+fn granted(value: Value, commons: &mut Commons) -> Step<Vec<Run>> {
+    let mut found = commons.runs(value)?;
+    found.retain(|answered| answered.run.is_ok());
+    found.sort_by_key(|answered| {
+        let of = |run: &Run| (std::cmp::Reverse(run.spec.priority), run.due_at);
+        (answered.run.as_ref().ok().map(of), answered.number)
+    });
+    found.into_iter().map(|answered| answered.run).collect()
+}
+
+fn picked(value: Value, commons: &mut Commons) -> Step<(Option<Hint>, super::claims::Picked)> {
+    let mut list = List::of(value)?;
+    let hint = answer::hint(list.next()?)?;
+    let runs = commons.readable(list.next()?)?;
+    let again = list.number::<u8>()? == 1;
+    let now = answer::score(&list.bytes()?)?;
+    Ok((hint, super::claims::Picked { runs, again, now }))
+}

@@ -1,0 +1,208 @@
+//! Group F: each verb, and a store that refuses it, or takes it and does not say so.
+
+use std::sync::Arc;
+
+use tenure::Error;
+use tenure::clock::ManualClock;
+use tenure::model::{CancelMode, InstanceId, Seconds, Timestamp};
+use tenure::ownership::{
+    Acquire, Acquired, Cancel, CancelAnswer, CancelScope, DeclaredLost, Forgotten, Held, Outcome, Ownership,
+    OwnershipSettings, Published, Regranted, Release, Released, Renewed, SessionKey,
+};
+use tenure::store::faulty::{Fault, Faulty, Method};
+use tenure::store::{MemoryStore, StoreError};
+
+use crate::replicas::SECOND;
+
+const TTL: Seconds = Seconds::new(30);
+
+struct World {
+    clock: Arc<ManualClock>,
+    faulty: Arc<Faulty>,
+    own: Ownership,
+    /// The same store, without faults.
+    sound: Ownership,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_ms(1_769_850_000_000)));
+        let store = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
+        let faulty = Arc::new(Faulty::new(Arc::clone(&store) as _));
+        let own = |store| Ownership::new(store, OwnershipSettings::default());
+        Self { own: own(Arc::clone(&faulty) as _), sound: own(store), clock, faulty }
+    }
+
+    async fn started(&self) -> Held {
+        let request = Acquire::new(session().task(1), owner(), "first", TTL);
+        match self.sound.acquire(&request).await.unwrap() {
+            Acquired::Acquired(held) => held,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn fail(&self, method: Method, fault: Fault) {
+        self.faulty.script(method, [Some(fault)]);
+    }
+}
+
+fn session() -> SessionKey {
+    SessionKey::new("test", "host", "s").unwrap()
+}
+
+fn owner() -> InstanceId {
+    InstanceId::from_bits(0xA)
+}
+
+/// What did not happen is told from what may have.
+#[track_caller]
+fn failed<T: std::fmt::Debug>(answer: Result<T, Error>, fault: &Fault) {
+    match (answer, fault) {
+        (Err(Error::Store(StoreError::Refused { .. })), Fault::Refuse) => {}
+        (Err(Error::Store(StoreError::Unknown { .. })), Fault::LoseAnswer) => {}
+        (other, fault) => panic!("{fault:?}: {other:?}"),
+    }
+}
+
+const FAULTS: [Fault; 2] = [Fault::Refuse, Fault::LoseAnswer];
+
+#[tokio::test]
+async fn own_f1_a_start_that_fails_is_asked_for_again() {
+    for fault in FAULTS {
+        let w = World::new();
+        let request = Acquire::new(session().task(1), owner(), "first", TTL);
+        w.fail(Method::Commit, fault.clone());
+        failed(w.own.acquire(&request).await, &fault);
+        let Acquired::Acquired(held) = w.own.acquire(&request).await.unwrap() else { panic!("asked again") };
+        assert_eq!((held.run, held.token.fence), (1, 1), "one grant");
+    }
+}
+
+#[tokio::test]
+async fn own_f1_a_renewal_that_fails_moves_nothing_back() {
+    for fault in FAULTS {
+        let w = World::new();
+        let held = w.started().await;
+        w.clock.advance(10 * SECOND);
+        w.fail(Method::Renew, fault.clone());
+        failed(w.own.renew(owner(), std::slice::from_ref(&held), TTL).await, &fault);
+        let renewed = w.own.renew(owner(), &[held], TTL).await.unwrap().remove(0);
+        assert!(matches!(renewed, Renewed::Renewed { ttl_left, .. } if ttl_left == TTL), "{renewed:?}");
+    }
+}
+
+#[tokio::test]
+async fn own_f1_an_outcome_that_fails_is_published_once() {
+    for fault in FAULTS {
+        let w = World::new();
+        let held = w.started().await;
+        w.fail(Method::Commit, fault.clone());
+        failed(w.own.publish(&held, Outcome::completed("found")).await, &fault);
+        let again = w.own.publish(&held, Outcome::completed("found")).await.unwrap();
+        let expected = match fault {
+            Fault::LoseAnswer => Published::AlreadyCommitted,
+            _ => Published::Committed,
+        };
+        assert_eq!(again, expected);
+    }
+}
+
+#[tokio::test]
+async fn own_f1_a_cancel_that_fails_is_an_error() {
+    let cancel = Cancel {
+        mode: CancelMode::Cooperative,
+        reason: "enough".into(),
+        requested_by: "a person".into(),
+        force_after: None,
+    };
+    for fault in FAULTS {
+        for scope in [CancelScope::Task(session().task(1)), CancelScope::Session(session())] {
+            let w = World::new();
+            w.started().await;
+            w.fail(Method::Commit, fault.clone());
+            failed(w.own.request_cancel(&scope, &cancel).await, &fault);
+            let again = w.own.request_cancel(&scope, &cancel).await.unwrap();
+            assert_eq!(again, CancelAnswer::Requested { runs: 1 });
+        }
+    }
+}
+
+#[tokio::test]
+async fn own_f1_a_release_that_fails_is_an_error_and_is_made_once() {
+    for fault in FAULTS {
+        let w = World::new();
+        w.started().await;
+        let before = w.sound.revision(&session()).await.unwrap();
+        w.fail(Method::Commit, fault.clone());
+        let release = Release::Cancel { wait: Seconds::default() };
+        failed(w.own.release_session(&session(), release).await, &fault);
+        let again = w.own.release_session(&session(), release).await.unwrap();
+        assert_eq!(again, Released::Released { revision: before + 1, still_running: 1 });
+    }
+}
+
+#[tokio::test]
+async fn own_f1_a_verdict_that_fails_is_made_once() {
+    for fault in FAULTS {
+        let w = World::new();
+        let held = w.started().await;
+        w.clock.advance(60 * SECOND);
+        w.fail(Method::Commit, fault.clone());
+        let fence = held.token.fence;
+        failed(w.own.declare_lost(&held.key, 1, fence, None).await, &fault);
+        let again = w.own.declare_lost(&held.key, 1, fence, None).await.unwrap();
+        assert!(matches!(again, DeclaredLost::Lost { .. }));
+        w.fail(Method::Commit, fault.clone());
+        failed(w.own.reinstate(&held, owner(), TTL).await, &fault);
+        let Regranted::Acquired(back) = w.own.reinstate(&held, owner(), TTL).await.unwrap() else {
+            panic!("nobody succeeded it");
+        };
+        assert_eq!(back.token.fence, fence + 1, "one grant");
+        w.fail(Method::Commit, fault.clone());
+        let to = InstanceId::from_bits(0xB);
+        failed(w.own.hand_over(&back, to, TTL).await, &fault);
+        assert!(matches!(w.own.hand_over(&back, to, TTL).await.unwrap(), Regranted::Acquired(_)));
+    }
+}
+
+#[tokio::test]
+async fn own_f1_what_is_removed_is_removed_once() {
+    for fault in FAULTS {
+        let w = World::new();
+        let held = w.started().await;
+        w.sound.publish(&held, Outcome::completed("found")).await.unwrap();
+        w.fail(Method::Commit, fault.clone());
+        failed(w.own.ack(&held.key, 1, "chat").await, &fault);
+        w.own.ack(&held.key, 1, "chat").await.unwrap();
+        w.fail(Method::Commit, fault.clone());
+        failed(w.own.forget(&held.key).await, &fault);
+        assert_eq!(w.own.forget(&held.key).await.unwrap(), Forgotten::Forgotten);
+    }
+}
+
+#[tokio::test]
+async fn own_f1_a_look_that_fails_is_no_verdict() {
+    for method in [Method::Task, Method::Run, Method::Now] {
+        let w = World::new();
+        w.started().await;
+        w.fail(method, Fault::Refuse);
+        failed(w.own.inspect(&session().task(1)).await, &Fault::Refuse);
+        assert!(w.own.is_alive(&session().task(1)).await.unwrap());
+    }
+    let w = World::new();
+    w.started().await;
+    w.fail(Method::Runs, Fault::Refuse);
+    failed(w.own.inspect_session(&session()).await, &Fault::Refuse);
+}
+
+#[tokio::test]
+async fn own_l6_clocks_of_replicas_are_asked_by_nobody() {
+    // Every verdict is by the clock of the store: replicas have none to differ by. It may be set back (L7), too.
+    let w = World::new();
+    let held = w.started().await;
+    w.clock.set(Timestamp::from_ms(1_769_850_000_000 - 86_400_000));
+    assert!(w.own.is_alive(&held.key).await.unwrap());
+    let declared = w.own.declare_lost(&held.key, 1, held.token.fence, None).await.unwrap();
+    assert!(matches!(declared, DeclaredLost::Changed { .. }));
+    assert_eq!(w.own.publish(&held, Outcome::completed("found")).await.unwrap(), Published::Committed);
+}

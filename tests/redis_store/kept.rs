@@ -1,0 +1,108 @@
+//! What the server keeps: to the last decision, as long as it is wanted, and nothing after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tenure::model::{AgentId, Run};
+use tenure::store::{ClaimRequest, PruneRequest, RedisOptions, RedisStore, Store};
+
+use super::{Named, block_on, redis_server, room};
+use crate::room::runs;
+
+pub(super) const TESTS: &[Named] = &[
+    ("own_p13_the_keys_are_back_to_what_they_were_when_runs_are_pruned", pruned),
+    ("own_i1_two_claims_that_are_answered_at_once_take_no_more_room_than_there_is", no_more_room),
+    ("field_g16_the_clock_is_that_of_the_server", the_clock_is_that_of_the_server),
+    ("a_server_that_forgot_the_scripts_is_given_them_again", forgot_the_scripts),
+    ("a_hint_that_was_missed_is_made_up_for_when_the_channel_is_back", channel_is_back),
+];
+
+fn pruned() {
+    block_on(async {
+        let (store, options) = room::store().await;
+        let fields =
+            json!({ "overlap_policy": "allow_parallel", "concurrency_key": "k", "concurrency_limit": 1000 });
+        let task = runs::task(&store, fields).await;
+        let before = room::keys(&options).await;
+        for round in 0..3 {
+            let now = store.now().await.unwrap();
+            let names = (0..200).map(|n| tenure::model::RunId::new(format!("r{round}.{n}")).unwrap());
+            let decisions = names.map(|name| runs::queued(&task, name, now, Duration::ZERO)).collect();
+            assert!(store.commit(decisions).await.unwrap().iter().all(Result::is_ok));
+            let claimed = store.claim(runs::claim(200)).await.unwrap();
+            assert_eq!(claimed.len(), 200);
+            runs::finish(&store, claimed).await;
+            let before = now.plus(Duration::from_secs(3600));
+            let request = PruneRequest { before, keep: 0, limit: 1000 };
+            assert_eq!(store.prune(request).await.unwrap().runs, 200);
+        }
+        let after = room::keys(&options).await;
+        // How far blocks of numbers are used up is kept, until they are.
+        let left = ["blocks", "gone", "events"].map(|key| format!("{}:{key}", room::prefix(&options)));
+        let more: Vec<_> =
+            after.keys().filter(|key| !before.contains_key(*key) && !left.contains(key)).collect();
+        assert_eq!(more, Vec::<&String>::new());
+        assert_eq!(store.check(false).await.unwrap(), Vec::<String>::new());
+    });
+}
+
+fn the_clock_is_that_of_the_server() {
+    block_on(async {
+        let (store, _) = room::store().await;
+        let task = runs::task(&store, json!({})).await;
+        let before = store.now().await.unwrap();
+        runs::queue(&store, &task, "r").await.unwrap();
+        let claimed = store.claim(runs::claim(1)).await.unwrap().remove(0);
+        let after = store.now().await.unwrap();
+        let at = claimed.claimed_at.unwrap();
+        assert!(before <= at && at <= after, "{before} {at} {after}");
+    });
+}
+
+fn forgot_the_scripts() {
+    block_on(async {
+        let mut server = redis_server::Server::start(&["--appendonly", "no"]).unwrap();
+        let store = RedisStore::open(RedisOptions::new(server.url())).await.unwrap();
+        let task = runs::task(&store, json!({})).await;
+        room::ask(&server.url(), &["SCRIPT", "FLUSH"]);
+        runs::queue(&store, &task, "r").await.unwrap();
+        room::ask(&server.url(), &["SCRIPT", "FLUSH"]);
+        assert_eq!(store.counts(None).await.unwrap().len(), 1);
+        server.kill();
+    });
+}
+
+fn channel_is_back() {
+    block_on(async {
+        let server = redis_server::Server::start(&["--appendonly", "no"]).unwrap();
+        let store = Arc::new(RedisStore::open(RedisOptions::new(server.url())).await.unwrap());
+        let mut watcher = store.watch();
+        room::ask(&server.url(), &["CLIENT", "KILL", "TYPE", "pubsub"]);
+        let heard =
+            tokio::time::timeout(Duration::from_secs(20), watcher.recv()).await.expect("a hint").unwrap();
+        assert!(heard.ready && heard.agenda && heard.agents, "anything may have changed: {heard:?}");
+    });
+}
+
+/// Both claims are told who can be had before either is granted: each names the run of its own agent, and the lane has
+/// room for one.
+fn no_more_room() {
+    block_on(async {
+        let (store, _) = room::store().await;
+        for agent in ["one", "two"] {
+            let fields = json!({ "task_id": agent, "agent_id": agent, "concurrency_key": "k" });
+            let task = runs::task(&store, fields).await;
+            runs::queue(&store, &task, agent).await.unwrap();
+        }
+        let of =
+            |agent: &str| ClaimRequest { agents: [AgentId::new(agent).unwrap()].into(), ..runs::claim(1) };
+        let (one, two) = tokio::join!(store.claim(of("one")), store.claim(of("two")));
+        let granted: Vec<Run> = [one.unwrap(), two.unwrap()].concat();
+        assert_eq!(granted.len(), 1, "{granted:?}");
+        assert_eq!(store.check(false).await.unwrap(), Vec::<String>::new());
+        runs::finish(&store, granted).await;
+        let (one, two) = tokio::join!(store.claim(of("one")), store.claim(of("two")));
+        assert_eq!([one.unwrap(), two.unwrap()].concat().len(), 1, "the other one, when there is room");
+    });
+}

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A handler reads strictly what was asked, asks the facade, and shows the answer; it decides nothing. What a caller
-//! can do wrong is a problem document, made in one place. [`openapi()`] is made from the handlers, so that it names what
-//! is served and nothing else.
+//! can do wrong is a problem document, made in one place. [`openapi()`] is made from the handlers, so that it names
+//! what is served and nothing else.
 //!
 //! Event streams are fed by one reader of the store for all of them; a slow reader slows nobody, and goes on from the
 //! store.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::model::TaskId;
+use crate::model::RunId;
 use crate::ownership::Retention;
 use crate::workspace::WorkspaceSettings;
 
@@ -13,8 +13,8 @@ pub enum Duty {
     /// It fires schedules, executes runs whose agents it has, and looks after lost ones.
     #[default]
     Everything,
-    /// It executes the runs of this task alone, fires no schedule, and looks after lost runs.
-    OneTask(TaskId),
+    /// It executes this run alone, though its task be paused, fires no schedule, and looks after lost runs.
+    OneRun(RunId),
     /// Nothing: it answers calls.
     Nothing,
 }

@@ -120,7 +120,7 @@ impl WorkspaceRoot {
     /// When it cannot be made, opened or written.
     pub fn open(path: impl AsRef<Path>, settings: WorkspaceSettings) -> Result<Self, WorkspaceError> {
         let path = path.as_ref();
-        let failed = |error| WorkspaceError::of(Action::Opened, &path.to_string_lossy(), error);
+        let failed = |error| WorkspaceError::of_root(&path.to_string_lossy(), error);
         make_private(path).map_err(failed)?;
         let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(failed)?;
         let staging = Staging::open(&dir).map_err(failed)?;

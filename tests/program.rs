@@ -10,9 +10,13 @@ mod janitor;
 mod kill;
 #[path = "program/kit.rs"]
 mod kit;
+#[path = "program/left.rs"]
+mod left;
 #[path = "program/reload.rs"]
 mod reload;
 #[path = "program/run.rs"]
 mod run;
+#[path = "program/said.rs"]
+mod said;
 #[path = "program/serve.rs"]
 mod serve;

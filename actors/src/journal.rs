@@ -163,7 +163,7 @@ impl Journal {
         self.hand_out(traced, || cause.into_iter().collect(), event)
     }
 
-    /// [`Journal::emit`] for what an operator reads too: rare, and at info level or above.
+    /// [`Journal::emit`] for what is rare: built also where nothing but errors is read.
     pub(crate) fn announce(&self, cause: Cause, event: impl FnOnce() -> (ActorName, EventKind)) -> Cause {
         self.announce_from(|| cause.into_iter().collect(), event)
     }
@@ -229,7 +229,6 @@ fn trace(actor: &ActorName, kind: &EventKind) {
         EventKind::GaveUp { .. } | EventKind::Escalated { .. } => at!(error),
         EventKind::Failed { .. } | EventKind::Killed { .. } | EventKind::Lost { .. } => at!(warn),
         EventKind::Retried { .. } => at!(warn),
-        EventKind::Opened { .. } | EventKind::CloseBegan { .. } | EventKind::Closed { .. } => at!(info),
         _ => at!(debug),
     }
 }

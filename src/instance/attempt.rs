@@ -109,7 +109,7 @@ impl Drop for Job {
     fn drop(&mut self) {
         if self.stage != Stage::HandedOn {
             let cause = self.live.cause().unwrap_or(StopCause::Interrupted);
-            let outcome = match judge(Some(cause), None) {
+            let outcome = match judge(&self.live, Some(cause), None) {
                 Judged::Known(outcome) => outcome,
                 // Nothing was answered: there is nothing to keep.
                 Judged::Answered(_) | Judged::Cancelled(_) => Outcome::Cancelled(None),
@@ -122,7 +122,7 @@ impl Drop for Job {
 async fn execute(mut job: Job, context: ProcessContext) -> ProcessResult {
     let ended = run(&job, &context).await;
     let held = Held { live: Arc::clone(&job.live), process: context.clone() };
-    let outcome = job.instance.settle_result(held, judge(job.live.cause(), ended)).await;
+    let outcome = job.instance.settle_result(held, judge(&job.live, job.live.cause(), ended)).await;
     // The first gate: a generation that was closed changes nothing any more, not even by its successes.
     if context.commit(|| job.hand_on(outcome)).is_err() {
         job.hand_on(interrupted());
@@ -240,11 +240,13 @@ async fn store_progress(instance: &Instance, live: &Arc<LiveRun>) {
 }
 
 /// What an attempt came to, by the first reason it was told to stop for, if it was.
-fn judge(cause: Option<StopCause>, ended: Ended) -> Judged {
+fn judge(live: &LiveRun, cause: Option<StopCause>, ended: Ended) -> Judged {
     let late = |what: &str| RunError::new("timeout", what);
     match (cause, ended) {
         (Some(StopCause::TimedOut), _) => {
-            Outcome::TimedOut(late("the attempt took longer than its timeout")).into()
+            let limit = live.run().spec.limits.timeout;
+            let limit = limit.map_or_else(|| "its timeout".to_owned(), |limit| limit.to_string());
+            Outcome::TimedOut(late(&format!("the attempt took longer than {limit}"))).into()
         }
         (Some(StopCause::PastDeadline), _) => {
             Outcome::PastDeadline(late("the deadline of the run has passed")).into()

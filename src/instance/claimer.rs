@@ -136,8 +136,8 @@ impl Claimer {
     async fn until_due(&self) -> Result<Duration, StoreError> {
         let settings = self.instance.settings();
         let poll = settings.poll;
-        if let Duty::OneTask(task_id) = &settings.duty {
-            return Ok(self.instance.next_of_task(task_id).await?.map_or(poll, |next| next.min(poll)));
+        if let Duty::OneRun(run_id) = &settings.duty {
+            return Ok(self.instance.due_in(run_id).await?.map_or(poll, |next| next.min(poll)));
         }
         let agenda = self.instance.vitals.watch(self.instance.store.agenda()).await?;
         Ok(agenda.run.map_or(poll, |due| due.since(agenda.now).min(poll)))

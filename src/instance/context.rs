@@ -243,7 +243,8 @@ impl RunContext {
     // --- telling ----------------------------------------------------------------------------------------
 
     /// Tells how far the attempt is, from 0 to 100, and in words. Stored at most once a second; what is told
-    /// in between is replaced and counted, and what was told last is stored when the attempt ends. Also a sign of life for the stall limit.
+    /// in between is replaced and counted, and what was told last is stored when the attempt ends. Also a sign
+    /// of life for the stall limit.
     pub fn progress(&self, percent: impl Into<Option<u8>>, message: impl Into<Arc<str>>) {
         let percent = percent.into().map(|percent| percent.min(100));
         let message = message.into();

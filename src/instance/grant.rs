@@ -1,68 +1,43 @@
-//! Which runs this host is granted: those of its agents, by way of the store, or those of one task alone.
+//! Which runs this host is granted: those of its agents, by way of the store, or one run alone.
 //!
-//! A store claims by agent. The runs of one task that wait are few: each is granted by a decision of its own,
-//! on its lanes as they stand, so that a store need not know of the distinction.
+//! A store claims by agent. One run is granted by a decision of its own, on its lanes as they stand, so that a store
+//! need not know of the distinction.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Instance;
-use crate::model::{Lease, Run, RunStatus, Task, TaskId, Timestamp};
+use crate::model::{Lease, Run, RunId, RunStatus, Timestamp};
 use crate::rules::{self, Moment};
 use crate::settings::Duty;
-use crate::store::{ClaimRequest, Decision, LaneExpect, PageRequest, RunFilter, StoreError};
-
-/// The most waiting runs of one task that are looked at: the newest of them.
-const PAGE: usize = 500;
+use crate::store::{ClaimRequest, Decision, LaneExpect, StoreError};
 
 impl Instance {
     pub(super) async fn grant(&self, request: ClaimRequest) -> Result<Vec<Run>, StoreError> {
         match &self.settings().duty {
-            Duty::OneTask(task_id) => self.grant_of_task(task_id, &request).await,
+            Duty::OneRun(run_id) => Ok(self.grant_of(run_id, &request).await?.into_iter().collect()),
             Duty::Everything | Duty::Nothing => self.vitals.watch(self.store.claim(request)).await,
         }
     }
 
-    async fn grant_of_task(&self, task_id: &TaskId, request: &ClaimRequest) -> Result<Vec<Run>, StoreError> {
-        let Some((task, _)) = self.vitals.watch(self.store.task(task_id)).await? else {
-            return Ok(Vec::new());
-        };
-        let waiting = self.waiting_of(task_id).await?;
-        let moment = self.moment().await?;
-        let mut granted = Vec::new();
-        for run in waiting {
-            if granted.len() == request.limit {
-                break;
-            }
-            if is_granted(&run, request) {
-                granted.push(run);
-            } else if may_begin(&run, &task, request, moment.now) {
-                granted.extend(self.grant_one(&run, request, moment).await?);
-            }
+    async fn grant_of(&self, run_id: &RunId, request: &ClaimRequest) -> Result<Option<Run>, StoreError> {
+        let Some(run) = self.vitals.watch(self.store.run(run_id)).await? else { return Ok(None) };
+        if is_granted(&run, request) {
+            return Ok(Some(run));
         }
-        Ok(granted)
+        let moment = self.moment().await?;
+        if !may_begin(&run, request, moment.now) {
+            return Ok(None);
+        }
+        self.grant_one(&run, request, moment).await
     }
 
-    /// How long until a run of this task is due; none if none is.
-    pub(super) async fn next_of_task(&self, task_id: &TaskId) -> Result<Option<Duration>, StoreError> {
-        let waiting = self.waiting_of(task_id).await?;
+    /// How long until this run is due; none if it is, or does not wait.
+    pub(super) async fn due_in(&self, run_id: &RunId) -> Result<Option<Duration>, StoreError> {
+        let run = self.vitals.watch(self.store.run(run_id)).await?;
         let now = self.vitals.watch(self.store.now()).await?;
-        let later = waiting.iter().map(|run| run.due_at).filter(|due_at| *due_at > now);
-        Ok(later.min().map(|due_at| due_at.since(now)))
-    }
-
-    /// In the order in which they are claimed.
-    async fn waiting_of(&self, task_id: &TaskId) -> Result<Vec<Run>, StoreError> {
-        let filter = RunFilter {
-            task_id: Some(task_id.clone()),
-            statuses: vec![RunStatus::Queued, RunStatus::Retrying, RunStatus::Claimed],
-            ..RunFilter::default()
-        };
-        let page = PageRequest { limit: PAGE, cursor: None };
-        let mut runs = self.vitals.watch(self.store.runs(filter, page)).await?.items;
-        runs.reverse();
-        runs.sort_by_key(|run| (std::cmp::Reverse(run.spec.priority), run.due_at));
-        Ok(runs)
+        let later = run.filter(|run| run.status.is_waiting() && run.due_at > now);
+        Ok(later.map(|run| run.due_at.since(now)))
     }
 
     /// Grants a run if its lanes have room; none if they have not, or others were first.
@@ -101,9 +76,6 @@ fn is_granted(run: &Run, request: &ClaimRequest) -> bool {
     request.repeat && run.status == RunStatus::Claimed && run.lease.as_ref().is_some_and(ours)
 }
 
-fn may_begin(run: &Run, task: &Task, request: &ClaimRequest, now: Timestamp) -> bool {
-    run.status.is_waiting()
-        && run.due_at <= now
-        && (task.spec.enabled || run.spec.override_pause)
-        && request.agents.contains(&run.spec.agent_id)
+fn may_begin(run: &Run, request: &ClaimRequest, now: Timestamp) -> bool {
+    run.status.is_waiting() && run.due_at <= now && request.agents.contains(&run.spec.agent_id)
 }

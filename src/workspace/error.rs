@@ -225,6 +225,25 @@ impl WorkspaceError {
         }
     }
 
+    /// The folder of all workspaces failed: it is no file of one, and what is missing is a folder above it.
+    pub(super) fn of_root(path: &str, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                Self::Io { action: Action::Opened, path: shown(path), source }
+            }
+            _ => Self::of(Action::Opened, path, source),
+        }
+    }
+
+    /// What the system said, if it said something.
+    #[must_use]
+    pub fn system(&self) -> Option<&io::Error> {
+        match self {
+            Self::Full { source, .. } | Self::Denied { source, .. } | Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
     /// The thread that was to do it has ended.
     pub(crate) fn ended(path: &str, ended: io::Error) -> Self {
         Self::of(Action::Opened, path, ended)

@@ -20,13 +20,15 @@ fn answer_of(server: &Server) -> String {
 #[test]
 fn a_configuration_that_is_read_again_holds_at_once() {
     let place = Place::with(&echo("before", ""));
-    let mut server = place.serve(&[]);
+    let mut server = place.serve(&["--log", "debug"]);
     assert_eq!(answer_of(&server), "before");
     let more = "[tasks.u]\nquery = \"q\"\n[workspace]\nroot = \"elsewhere\"\n[worker]\nlease = 12\n";
     place.write("tenure.toml", echo("after", more));
     server.started.signal(Signal::HUP);
     let warned = server.started.error("needs a new start");
     assert!(warned.contains("workspace.root"), "{warned}");
+    let told = server.started.error("reloaded");
+    assert!(told.contains("reloaded tenure.toml: 1 task new; 1 agent changed"), "{told}");
     server.started.error("the generation before it is closed");
     assert_eq!(answer_of(&server), "after");
     assert_eq!(server.get("/background/tasks/u").status, 200);
@@ -36,11 +38,14 @@ fn a_configuration_that_is_read_again_holds_at_once() {
 #[test]
 fn a_configuration_that_is_wrong_changes_nothing() {
     let place = Place::with(&echo("before", ""));
-    let mut server = place.serve(&[]);
+    let mut server = place.serve(&["--log", "debug"]);
     place.write("tenure.toml", echo("after", "concurency = 3\n"));
     server.started.signal(Signal::HUP);
     let logged = server.started.error("the configuration stays as it was");
-    assert!(logged.contains("concurency"), "{logged}");
+    assert!(
+        logged.contains("tenure.toml:7:1: \"tasks.t.concurency\": unknown field `concurency`"),
+        "in one line: {logged}"
+    );
     assert_eq!(answer_of(&server), "before");
     place.write("tenure.toml", echo("after", ""));
     server.started.signal(Signal::HUP);
@@ -56,14 +61,15 @@ const LATE: &str = "[agents.late]\nkind = \"command\"\nstop_grace_seconds = 30\n
 #[test]
 fn a_result_of_the_generation_before_is_dropped_and_others_are_not_disturbed() {
     let place = Place::with(&format!("{}{LATE}", echo("x", "agent_id = \"sh\"\n")));
-    let mut server = place.serve(&[]);
+    let mut server = place.serve(&["--log", "debug"]);
     let late = server.run("late");
     let run = server.until(&late, "running");
     let folder = place.path(".tenure/workspace").join(run["workspace_path"].as_str().unwrap());
     until("the program runs", || folder.join("began").exists());
     let mut accepted: Vec<String> = (0..20).map(|_| server.run("t")).collect();
     server.started.signal(Signal::HUP);
-    server.started.error("the configuration was replaced");
+    let told = server.started.error("reloaded tenure.toml: ");
+    assert!(told.contains("queued again"), "{told}");
     accepted.extend((0..20).map(|_| server.run("t")));
     std::fs::write(folder.join("go"), "").unwrap();
     let closed = server.started.error("the generation before it is closed");

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::kit::*;
 
 /// A task whose agent is this shell script.
-fn shell(script: &str, task: &str) -> Place {
+pub(crate) fn shell(script: &str, task: &str) -> Place {
     let script = serde_json::to_string(script).unwrap();
     Place::with(&format!(
         "[agents.sh]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", {script}]\nstop_grace_seconds = 1\n\
@@ -153,6 +153,9 @@ fn one_signal_cancels_the_run_and_its_programs_end() {
         let done = run.done();
         assert_eq!(done.code, Some(6), "{done:?}");
         assert!(done.out.contains("cancelled"), "{done:?}");
+        let name = if signal == Signal::INT { "Ctrl-C" } else { "SIGTERM" };
+        assert!(done.out.contains(&format!("asked to stop: {name}")), "{done:?}");
+        assert_eq!(done.err.matches("asked to stop").count(), 0, "it is said once: {done:?}");
         let id = std::fs::read_to_string(place.path("pid")).unwrap();
         assert!(is_gone(&id), "the program outlived its run");
     }
@@ -169,7 +172,7 @@ fn a_second_signal_cuts_it_off() {
     run.line("started");
     until("the program runs", || place.path("pid").exists());
     run.signal(Signal::INT);
-    run.error("asked to stop");
+    run.error("once more cuts it off");
     run.signal(Signal::INT);
     let done = run.done();
     assert_eq!(done.code, Some(130), "{done:?}");
@@ -299,6 +302,6 @@ fn a_run_that_a_killed_program_left_behind_is_taken_over() {
     });
     place.write("go", "");
     assert_eq!(last.code, Some(0), "{last:?}");
-    assert!(last.err.contains(&format!("run {id} of the task is ")), "{last:?}");
+    assert!(last.err.contains(&format!("run {id} of an earlier start is continued")), "{last:?}");
     assert!(last.out.contains("|  attempt 2") && last.out.contains("lost"), "{last:?}");
 }

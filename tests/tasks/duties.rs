@@ -1,19 +1,26 @@
-//! What a host does by itself: everything, one task, or nothing; and how that changes while it lives.
+//! What a host does by itself: everything, one run, or nothing; and how that changes while it lives.
 
 use serde_json::json;
-use tenure::model::CancelMode;
+use tenure::model::{CancelMode, Run, TaskSpec};
 use tenure::testkit::{Gate, Script, TestHost};
 use tenure::{Duty, Settings};
 
 use crate::kit::*;
 
-fn of_one_task() -> Settings {
-    Settings { duty: Duty::OneTask(name("t")), ..TestHost::settings() }
+/// Has the host execute this run, and nothing else.
+async fn of_one_run(host: &TestHost, run: &Run) {
+    let settings = Settings { duty: Duty::OneRun(run.run_id.clone()), ..host.settings().as_ref().clone() };
+    host.replace_with(settings).await.unwrap();
+}
+
+async fn idle_host() -> TestHost {
+    let settings = Settings { duty: Duty::Nothing, ..TestHost::settings() };
+    TestHost::open_with("2026-01-01T00:00:00Z", settings).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_of_one_task_executes_its_runs_and_fires_and_claims_nothing_else() {
-    let host = TestHost::open_with("2026-01-01T00:00:00Z", of_one_task()).await;
+async fn a_host_of_one_run_executes_it_and_fires_and_claims_nothing_else() {
+    let host = idle_host().await;
     let agent = host.agent("agent", Script::new().echoes());
     let retried = json!({ "max_retries": 2, "initial_delay_seconds": 5, "jitter": 0 });
     host.task(task(json!({ "query": "mine", "retry_policy": retried, "overlap_policy": "queue_next" })))
@@ -21,36 +28,50 @@ async fn a_host_of_one_task_executes_its_runs_and_fires_and_claims_nothing_else(
     host.task(task(json!({ "task_id": "other", "query": "not mine" }))).await;
     host.task(task(json!({ "task_id": "scheduled", "query": "nor this", "schedule": every(60) }))).await;
     host.run("other").await;
-    host.run("t").await;
-    host.run("t").await;
+    let first = host.run("t").await;
+    let second = host.run("t").await;
+    of_one_run(&host, &second).await;
     host.advance(HOUR).await;
-    host.see("t").await.assert_statuses("completed, completed");
+    host.see("t").await.assert_statuses("queued, completed");
     host.see("other").await.assert_statuses("queued");
     host.see("scheduled").await.assert_statuses("");
     assert!(agent.calls().iter().all(|call| call.query == "mine"), "{:?}", agent.calls());
-    assert_eq!(agent.most_at_once(), 1, "the lane of the task has room for one");
-    moved_lawfully(host.see("t").await.run(1));
+    moved_lawfully(host.see("t").await.run(2));
+    of_one_run(&host, &first).await;
+    host.advance(HOUR).await;
+    host.see("t").await.assert_statuses("completed, completed");
+    assert_eq!(agent.most_at_once(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_of_one_task_waits_for_its_retries_and_its_pause() {
-    let host = TestHost::open_with("2026-01-01T00:00:00Z", of_one_task()).await;
+async fn a_host_of_one_run_waits_for_its_lane_and_its_retries_and_not_for_a_pause() {
+    let (host, gate) = (idle_host().await, Gate::new());
+    let beside = host.another_with(TestHost::settings()).await;
+    beside.agent("slow", Script::new().waits_at(&gate).answers("done"));
     host.agent("agent", Script::new().fails("exception", "not yet").answers("done"));
     let retried = json!({ "max_retries": 1, "initial_delay_seconds": 5, "jitter": 0 });
-    host.task(task(json!({ "retry_policy": retried }))).await;
+    host.task(task(json!({ "agent_id": "slow", "overlap_policy": "queue_next" }))).await;
     host.run("t").await;
+    gate.arrived(1).await;
+    let spec = json!({ "retry_policy": retried, "overlap_policy": "queue_next" });
+    host.put_task(TaskSpec::from_value(&task(spec)).unwrap()).await.unwrap();
+    let run = host.run("t").await;
+    of_one_run(&host, &run).await;
     host.advance(4 * SECOND).await;
-    host.see("t").await.assert_statuses("retrying");
+    host.see("t").await.assert_statuses("running, queued");
+    gate.open();
     host.advance(2 * SECOND).await;
+    host.see("t").await.assert_statuses("completed, retrying");
+    host.advance(6 * SECOND).await;
     let seen = host.see("t").await;
-    let run = seen.run(1).assert_status("completed").assert_attempts("failed, completed");
+    let run = seen.run(2).assert_status("completed").assert_attempts("failed, completed");
     run.assert_events("queued, claimed, started, retrying, claimed, started, completed");
 
+    let run = host.run("t").await;
     host.pause_task(&name("t")).await.unwrap();
-    let paused = tenure::RunRequest { override_pause: true, ..tenure::RunRequest::default() };
-    host.run_now(&name("t"), paused).await.unwrap();
+    of_one_run(&host, &run).await;
     host.advance(SECOND).await;
-    host.see("t").await.run(2).assert_events("queued, claimed, started, retrying");
+    host.see("t").await.assert_statuses("completed, completed, retrying");
 }
 
 #[tokio::test(start_paused = true)]

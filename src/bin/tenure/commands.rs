@@ -9,7 +9,7 @@ mod form;
 mod here;
 mod host;
 mod ids;
-mod near;
+pub(crate) mod near;
 mod pages;
 mod reference;
 mod runs;

@@ -13,6 +13,7 @@ use crate::exit::Failure;
 mod check;
 mod file;
 mod flags;
+mod missing;
 #[cfg(test)]
 mod page;
 mod places;
@@ -23,6 +24,7 @@ mod values;
 
 pub(crate) use file::FileTask;
 pub(crate) use flags::{GivenFlags, HostFlags};
+pub(crate) use missing::near_files;
 pub(crate) use places::StoreUrl;
 pub(crate) use sections::Config;
 pub(crate) use show::{ConfigArgs, show};

@@ -130,8 +130,14 @@ impl Failure {
     pub(crate) fn output(error: &std::io::Error) -> Self {
         let quiet = error.kind() == std::io::ErrorKind::BrokenPipe;
         let exit = if quiet { Exit::Ok } else { Exit::Failed };
-        Self { quiet, ..Self::new(exit, format!("the output could not be written: {error}")) }
+        Self { quiet, ..Self::new(exit, format!("the output could not be written: {}", reason(error))) }
     }
+}
+
+/// What the system said, without its number: the words say it.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words).to_owned()
 }
 
 impl fmt::Display for Failure {

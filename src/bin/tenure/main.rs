@@ -85,7 +85,8 @@ fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit,
     done
 }
 
-/// Enough open files for all connections that may be open, and not so many that programs suffer that count through them.
+/// Enough open files for all connections that may be open, and not so many that programs suffer that count through
+/// them.
 const MOST_FILES: u64 = 65_536;
 
 /// As many open files as are of use and this user may have: each connection and each program of a run takes some.

@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Global;
 use crate::config::{Config, HostFlags, Loaded};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, reason};
+use crate::logging::{self, Reader};
 use crate::output::Output;
 use crate::signals::{Signals, Told};
-use crate::{declare, logging, stores};
+use crate::{declare, stores};
 
 mod reload;
 
@@ -46,7 +47,7 @@ pub(crate) async fn serve(args: ServeArgs, global: &Global, output: Output) -> R
     let mut signals = Signals::listen()?;
     let global = &global.and(&args.flags);
     let loaded = Loaded::load(global)?;
-    logging::start(&loaded, "info", output)?;
+    logging::start(&loaded, Reader::Operator, output)?;
     let listener = listen(&loaded.config).await?;
     let address = listener.local_addr().map_err(|error| no_address(&loaded.config, &error))?;
     let host = Host::open(&loaded, global).await?;
@@ -77,7 +78,7 @@ fn check_token(config: &Config) -> Result<(), Failure> {
 }
 
 fn no_address(config: &Config, error: &std::io::Error) -> Failure {
-    let message = format!("\"{}\" cannot be listened on: {error}", config.server.listen);
+    let message = format!("\"{}\" cannot be listened on: {}", config.server.listen, reason(error));
     Failure::new(Exit::Unavailable, message)
         .hint("another program may use the port: name another with --listen, or port 0 for a free one")
 }
@@ -104,7 +105,8 @@ fn options(config: &Config) -> Result<HttpOptions, Failure> {
 impl Host {
     async fn open(loaded: &Loaded, global: &Global) -> Result<Self, Failure> {
         let store = stores::open(&loaded.config).await?;
-        let tenure = Tenure::open(Arc::clone(&store), loaded.config.settings()).await?;
+        let tenure = Tenure::open(Arc::clone(&store), loaded.config.settings()).await;
+        let tenure = tenure.map_err(|error| stores::no_workspace(loaded, error))?;
         let variables = loaded.config.server.agent_env.clone();
         let directory = Directory::open_with(tenure.clone(), variables).await?;
         directory.set_file(loaded.agents.clone())?;
@@ -131,8 +133,8 @@ impl Host {
                 served = &mut http => return Err(stopped_serving(served)),
                 () = reloads.progress() => {}
                 told = signals.next() => match told {
-                    Told::Reload => reloads.ask(),
-                    Told::Stop => break,
+                    Told::HangUp => reloads.ask(),
+                    Told::Interrupt | Told::Terminate => break,
                 },
             }
         }

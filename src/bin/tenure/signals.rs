@@ -14,10 +14,23 @@ pub(crate) struct Signals {
 /// What a signal says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Stop: SIGTERM or SIGINT.
-    Stop,
-    /// Read the configuration again: SIGHUP.
-    Reload,
+    /// SIGINT: a person at a terminal wants an end.
+    Interrupt,
+    /// SIGTERM: another program does.
+    Terminate,
+    /// SIGHUP: read the configuration again; who has none to read again ends, as their terminal was closed.
+    HangUp,
+}
+
+impl Told {
+    /// What it is called where it is recorded.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "Ctrl-C",
+            Self::Terminate => "SIGTERM",
+            Self::HangUp => "SIGHUP",
+        }
+    }
 }
 
 impl Signals {
@@ -39,15 +52,15 @@ impl Signals {
     /// Cancel safety: no signal is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Told {
         tokio::select! {
-            Some(()) = self.terminate.recv() => Told::Stop,
-            Some(()) = self.interrupt.recv() => Told::Stop,
-            Some(()) = self.hangup.recv() => Told::Reload,
+            Some(()) = self.terminate.recv() => Told::Terminate,
+            Some(()) = self.interrupt.recv() => Told::Interrupt,
+            Some(()) = self.hangup.recv() => Told::HangUp,
             else => std::future::pending().await,
         }
     }
 
     /// The next signal that says to stop; others are passed over.
     pub(crate) async fn stop(&mut self) {
-        while self.next().await != Told::Stop {}
+        while self.next().await == Told::HangUp {}
     }
 }

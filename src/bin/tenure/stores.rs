@@ -1,8 +1,9 @@
-//! Opens the store that the settings name.
+//! Opens the store that the settings name, and says why that, or the folder for files, cannot be used.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use tenure::Error;
 use tenure::clock::SystemClock;
 use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous};
 #[cfg(feature = "postgres")]
@@ -10,8 +11,8 @@ use tenure::store::{PostgresOptions, PostgresStore};
 #[cfg(feature = "redis")]
 use tenure::store::{RedisOptions, RedisStore};
 
-use crate::config::{Config, StoreUrl, Sync};
-use crate::exit::{Exit, Failure};
+use crate::config::{Config, Loaded, Source, StoreUrl, Sync};
+use crate::exit::{Exit, Failure, reason};
 
 /// Opens it; the folder of its file is made if it is not there.
 pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
@@ -48,8 +49,21 @@ fn make_folder(path: &Path) -> Result<(), Failure> {
         let folder = folder.display();
         Failure::new(
             Exit::Unavailable,
-            format!("the folder \"{folder}\" of the store cannot be made: {error}"),
+            format!("the folder \"{folder}\" of the store cannot be made: {}", reason(&error)),
         )
         .hint("name another store with --store sqlite:PATH")
     })
+}
+
+/// Why a host was not opened. The folder for the files of runs is blamed on who named it.
+pub(crate) fn no_workspace(loaded: &Loaded, error: Error) -> Failure {
+    let Error::Workspace(problem) = &error else { return error.into() };
+    let folder = loaded.config.workspace.root.display();
+    let why = problem.system().map_or_else(|| problem.to_string(), reason);
+    let blame = match loaded.source("workspace.root") {
+        source @ (Source::Flag(_) | Source::Environment(_)) => source.to_string(),
+        Source::File | Source::Default => "\"workspace.root\"".to_owned(),
+    };
+    Failure::usage(format!("{blame}: the folder \"{folder}\" cannot be made: {why}"))
+        .hint("name a folder that this user may make and write with --workspace FOLDER")
 }

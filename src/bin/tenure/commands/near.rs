@@ -42,7 +42,7 @@ async fn or_near(session: &Session, failure: Failure, name: &str, path: [&str; 1
 }
 
 /// The names that differ least, if they differ little.
-pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let most = (name.chars().count() / 2).clamp(1, 3);
     let mut found: Vec<(usize, &str)> = names
         .map(|other| (distance(name, other), other))

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::sections::Config;
+use crate::logging;
 
 /// The setting that is at fault, and what was expected.
 pub(crate) type Fault = (&'static str, &'static str);
@@ -12,6 +13,7 @@ type Rule = (Fault, fn(&Config) -> bool);
 
 /// Setting by setting.
 const RULES: &[Rule] = &[
+    (("log.level", logging::EXPECTED), |config| logging::is_known(&config.log.level)),
     (("server.max_body_bytes", "at least 1"), |config| config.server.max_body_bytes >= 1),
     (("server.max_page", "at least 1"), |config| config.server.max_page >= 1),
     (("store.prune_every", "at least 1s"), |config| config.store.prune_every.0 >= Duration::from_secs(1)),

@@ -10,14 +10,19 @@ use tenure::agents::AgentDefinition;
 use tenure::model::{AgentId, Invalid, TaskSpec};
 use toml::de::{DeTable, DeValue};
 
+use super::missing::near_files;
 use super::sections::Config;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, reason};
 
 /// The text of a file, and where in it things are.
 pub(crate) struct File {
     pub(crate) path: PathBuf,
     text: String,
 }
+
+/// What to do where there is no such file, and none like it.
+const NO_FILE: &str =
+    "name a file that is there with --config; \"tenure.toml\" in the current folder needs no name";
 
 /// A task of a file.
 #[derive(Debug, Clone)]
@@ -30,11 +35,14 @@ pub(crate) struct FileTask {
 impl File {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read(path).map_err(|error| {
-            let exit = match error.kind() {
-                std::io::ErrorKind::NotFound => Exit::NotFound,
-                _ => Exit::Usage,
-            };
-            Failure::new(exit, format!("the file \"{}\" cannot be read: {error}", path.display()))
+            let message = format!("the file \"{}\" cannot be read: {}", path.display(), reason(&error));
+            match (error.kind(), near_files(path)) {
+                (std::io::ErrorKind::NotFound, Some(near)) => {
+                    Failure::new(Exit::NotFound, message).hint(format!("did you mean {near}?"))
+                }
+                (std::io::ErrorKind::NotFound, None) => Failure::new(Exit::NotFound, message).hint(NO_FILE),
+                _ => Failure::usage(message),
+            }
         })?;
         let text = String::from_utf8(text).map_err(|error| {
             let at = error.utf8_error().valid_up_to();

@@ -142,7 +142,7 @@ pub(crate) const TABLE: &[Setting] = &[
     setting!(workspace.max_total_bytes, "TENURE_MAX_TOTAL_BYTES", "BYTES", "The most bytes of all files of a run.")
         .restart(),
     setting!(log.level, "TENURE_LOG", "LEVEL",
-        "What is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which wins.")
+        "What is logged: `error`, `warn`, `info`, `debug`, `trace`, `off`, or directives as in `RUST_LOG`, which wins.")
         .flag("log").everywhere().restart(),
     setting!(log.format, "TENURE_LOG_FORMAT", "text|json", "How it is logged.")
         .flag("log-format").everywhere().restart(),

@@ -1,8 +1,11 @@
 //! The line at the bottom of a terminal that shows how a run stands: its state, attempt, progress, time.
 
+use std::io;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::process::getpgrp;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use tenure::model::{Event, EventKind, RunStatus};
 use tokio::time::Instant;
 
@@ -18,6 +21,9 @@ pub(super) struct Live {
     message: String,
     /// When the next attempt is due.
     due: Option<Instant>,
+    /// When it is cut off, as it was asked to stop.
+    cut_off: Option<Instant>,
+    _echo: Echo,
 }
 
 impl Live {
@@ -42,6 +48,8 @@ impl Live {
             state: RunStatus::Queued.to_string(),
             message: String::new(),
             due: None,
+            cut_off: None,
+            _echo: Echo::off(),
         }
     }
 
@@ -78,15 +86,25 @@ impl Live {
         self.tick();
     }
 
+    /// It was asked to stop, and is cut off after so long.
+    pub(super) fn stopping(&mut self, patience: Duration) {
+        self.cut_off = Some(Instant::now() + patience);
+        self.tick();
+    }
+
     pub(super) fn waits(&mut self, why: String) {
         self.message = why;
     }
 
     pub(super) fn tick(&mut self) {
         let due = self.due.map(|due| due.saturating_duration_since(Instant::now()));
-        let message = match due {
-            Some(left) => format!("again in {}", say::length(left)),
-            None => self.message.clone(),
+        let cut_off = self.cut_off.map(|at| at.saturating_duration_since(Instant::now()));
+        let message = match (cut_off, due) {
+            (Some(left), _) => {
+                format!("asked to stop, cut off in {}, or by another Ctrl-C", say::length(left))
+            }
+            (None, Some(left)) => format!("again in {}", say::length(left)),
+            (None, None) => self.message.clone(),
         };
         let parts = [self.state.clone(), message, say::length(self.began.elapsed())];
         let shown: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -102,6 +120,36 @@ impl Live {
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// What is typed to interrupt is not echoed while this lives: it would break the line, and leave the half of it.
+struct Echo {
+    before: Option<Termios>,
+}
+
+impl Echo {
+    fn off() -> Self {
+        let before = in_front().then(|| tcgetattr(io::stdin()).ok()).flatten();
+        if let Some(mut without) = before.clone() {
+            without.local_modes.remove(LocalModes::ECHOCTL);
+            // A terminal that refuses goes on echoing, and that is all.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &without);
+        }
+        Self { before }
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.as_ref().filter(|_| in_front()) {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+/// Whether the terminal is this program's: who is in the background is stopped when it changes it.
+fn in_front() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp())
 }
 
 #[cfg(test)]

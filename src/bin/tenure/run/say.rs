@@ -26,7 +26,7 @@ pub(super) fn event(event: &Event, most_attempts: u32) -> Option<String> {
             format!("{}: {}", name(event.event), text("reason"))
         }
         EventKind::CancelRequested => format!("asked to stop: {}", text("reason")),
-        EventKind::Skipped => format!("skipped: run {} of the task is active", text("blocked_by")),
+        EventKind::Skipped => format!("was skipped: run {} of the task is active", text("blocked_by")),
         EventKind::AwaitingApproval => format!("waits for a person: {}", text("question")),
         EventKind::Claimed | EventKind::TaskScheduled | EventKind::Heartbeat => return None,
         other => name(other),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tenure::model::{Event, Run, RunResult};
+use tenure::model::{Event, Run, RunResult, RunStatus};
 use tenure::view::{AttemptView, EventView, FilesView, RunView};
 use tenure::{Error, Tenure};
 
@@ -76,8 +76,24 @@ impl Summary {
     /// How it ended, in a sentence.
     fn ending(&self) -> String {
         let run = &self.run;
-        let why = run.error.as_ref().map(|error| format!(": {}: {}", error.class, plain(&error.message)));
-        format!("run {} is {}{}", run.run_id, run.status, why.unwrap_or_default())
+        let error = || run.error.as_ref().map(|error| format!("{}: {}", error.class, error.message));
+        let (how, why) = match run.status {
+            RunStatus::Failed => ("failed", error()),
+            RunStatus::Timeout => ("timed out", error()),
+            RunStatus::Cancelled => {
+                ("cancelled", run.cancel.as_ref().map(|cancel| cancel.reason.to_string()))
+            }
+            RunStatus::Skipped => {
+                let blocker = run.blocked_by.as_ref();
+                ("was skipped", blocker.map(|blocker| format!("run {blocker} of the task is active")))
+            }
+            RunStatus::AwaitingApproval => {
+                let approval = run.approval.as_ref();
+                ("waits for a person", approval.map(|approval| approval.question.to_string()))
+            }
+            status => (status.as_str(), None),
+        };
+        why.map_or_else(|| how.to_owned(), |why| format!("{how}: {}", plain(&why)))
     }
 
     pub(super) fn for_people(&self, root: &Path, output_shown: bool, output: Output) -> Result<(), Failure> {
@@ -87,7 +103,7 @@ impl Summary {
             if !text.trim().is_empty() {
                 title("\nresult")?;
                 for line in text.lines() {
-                    output.line(format_args!("  {}", plain(line)))?;
+                    output.line(format!("  {}", plain(line)).trim_end())?;
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! What is shown of a run while it lives: a live line on a terminal, plain lines else, or nothing.
 
+use std::time::Duration;
+
 use tenure::model::{Event, Run, Timestamp, Waiting};
 
 use super::live::Live;
@@ -55,13 +57,31 @@ impl View {
 
     /// A line of what the agent answers.
     pub(super) fn output(&self, line: &str) {
-        self.line(format!("{}  {}", self.output.paint(Style::Dim, format_args!("{:>7}", "|")), plain(line)));
+        let margin = self.output.paint(Style::Dim, format_args!("{:>7}", "|"));
+        let line = plain(line);
+        let line = line.trim_end();
+        self.line(if line.is_empty() { margin } else { format!("{margin}  {line}") });
     }
 
     pub(super) fn note(&self, text: &str) {
         match &self.how {
             How::Silent | How::Plain => self.output.note(text),
             How::Live(live) => live.line(text),
+        }
+    }
+
+    /// It was asked to stop, and is cut off after so long.
+    pub(super) fn stopping(&mut self, patience: Duration) {
+        let within = say::length(patience);
+        match &mut self.how {
+            How::Silent => self
+                .output
+                .note(format_args!("asked to stop, and cut off in {within}; once more cuts it off at once")),
+            // That it was asked is told by its event.
+            How::Plain => {
+                self.output.note(format_args!("it is cut off in {within}; once more cuts it off at once"));
+            }
+            How::Live(live) => live.stopping(patience),
         }
     }
 

@@ -11,10 +11,12 @@ use super::LOOKS_EVERY;
 use super::tail::Tail;
 use super::view::View;
 use crate::exit::Failure;
-use crate::signals::Signals;
+use crate::signals::{Signals, Told};
 
 /// How long a run waits before it is said why.
 const SAYS_WHY_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+/// The most events that are read at once.
+const PAGE: usize = 500;
 
 /// A run that is followed.
 pub(super) struct Watch<'a> {
@@ -34,7 +36,8 @@ pub(super) struct Watched {
     pub(super) events: Vec<Event>,
     /// Whether all that it answered was shown as it came.
     pub(super) output_shown: bool,
-    /// Whether it was cancelled by force.
+    /// Whether somebody wanted it cancelled, and whether by force.
+    pub(super) stopped: bool,
     pub(super) forced: bool,
 }
 
@@ -45,8 +48,24 @@ impl<'a> Watch<'a> {
         Self { tenure, run, view, tail, events: Vec::new(), asked: 0, says_why }
     }
 
+    /// What has happened to it is known, and not told again.
+    pub(super) async fn after_what_is_known(mut self) -> Result<Self, Failure> {
+        while (self.events.len() as u64) < self.run.last_event {
+            let subject = Subject::Run(self.run.run_id.clone());
+            let after = self.events.last().map_or(0, |event| event.sequence);
+            let mut page = self.tenure.events(subject, after, PAGE).await?;
+            page.retain(|event| event.sequence <= self.run.last_event);
+            if page.is_empty() {
+                break;
+            }
+            self.events.append(&mut page);
+        }
+        Ok(self)
+    }
+
     pub(super) async fn until_settled(mut self, signals: &mut Signals) -> Result<Watched, Failure> {
-        let mut events = self.tenure.follow(Subject::Run(self.run.run_id.clone()), 0);
+        let known = self.events.last().map_or(0, |event| event.sequence);
+        let mut events = self.tenure.follow(Subject::Run(self.run.run_id.clone()), known);
         let mut ticks = interval(LOOKS_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -55,7 +74,7 @@ impl<'a> Watch<'a> {
                     break;
                 },
                 // A terminal that is closed wants it stopped as well.
-                _told = signals.next() => self.cancel().await?,
+                told = signals.next() => self.cancel(told).await?,
                 _ = ticks.tick() => self.look().await,
             }
         }
@@ -65,7 +84,13 @@ impl<'a> Watch<'a> {
         let output_shown = self.tail.is_whole() && self.view.shows_output();
         self.view.end();
         let run = self.tenure.run(&self.run.run_id).await?;
-        Ok(Watched { run, events: self.events, output_shown, forced: self.asked > 1 })
+        Ok(Watched {
+            run,
+            events: self.events,
+            output_shown,
+            stopped: self.asked > 0,
+            forced: self.asked > 1,
+        })
     }
 
     /// Whether the run has settled.
@@ -102,18 +127,24 @@ impl<'a> Watch<'a> {
     }
 
     /// First the run is asked to stop; then it is cut off.
-    async fn cancel(&mut self) -> Result<(), Failure> {
+    async fn cancel(&mut self, told: Told) -> Result<(), Failure> {
         self.asked += 1;
-        let (mode, note) = match self.asked {
-            1 => (CancelMode::Cooperative, "asked to stop; once more cuts it off"),
-            _ => (CancelMode::Force, "cut off"),
+        let patience = self.tenure.settings().patience;
+        let mode = match self.asked {
+            1 => {
+                self.view.stopping(patience);
+                CancelMode::Cooperative
+            }
+            _ => {
+                self.view.note("cut off");
+                CancelMode::Force
+            }
         };
-        self.view.note(note);
         let request = CancelRequest {
             mode,
-            reason: "stopped by a signal to tenure run".into(),
+            reason: told.name().into(),
             requested_by: "tenure run".into(),
-            force_after: Some(self.tenure.settings().patience),
+            force_after: Some(patience),
         };
         self.tenure.cancel_run(&self.run.run_id, &request).await?;
         Ok(())

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use super::Instance;
 use super::live::LiveRun;
 use crate::model::{Approval, ApprovalAnswer, Progress, Run, RunId, RunSpec, Timestamp, Token};
-use crate::settings::Settings;
 use crate::store::{RenewRequest, Renewal, StoreError};
 use crate::workspace::{Authority, AuthorityLost, GuardedWorkspace};
 
@@ -236,7 +235,8 @@ impl RunContext {
     }
 
     /// The settings of the host as they are now.
-    pub(crate) fn settings(&self) -> Arc<Settings> {
+    #[cfg(feature = "agents")]
+    pub(crate) fn settings(&self) -> Arc<crate::settings::Settings> {
         self.inner.instance.settings()
     }
 

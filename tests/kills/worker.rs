@@ -77,8 +77,8 @@ async fn serve(setup: Setup, gate: Arc<Gate>, mut orders: mpsc::UnboundedReceive
 
 async fn open(setup: &Setup, gate: Arc<Gate>) -> Tenure {
     let options = SqliteOptions {
-        // What is killed is the OS process; the disk goes on.
-        synchronous: Synchronous::Normal,
+        // As it is by default: an answer is a step of its own, after the commit.
+        synchronous: Synchronous::Full,
         poll: Duration::from_millis(setup.poll_ms),
         ..SqliteOptions::new(&setup.file, Arc::new(SystemClock))
     };

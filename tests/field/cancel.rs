@@ -84,7 +84,7 @@ async fn field_c06_runs_that_are_cancelled_in_bulk_are_not_tried_again() {
     }
     host.drain().await;
     let met = host.cancel_runs(CancelFilter::default(), &ask(CancelMode::Force)).await.unwrap();
-    assert_eq!(met.ended, many);
+    assert_eq!(met.ended, many as u64);
     let before = agent.calls().len();
     host.advance(HOUR).await;
     assert_eq!(agent.calls().len(), before);

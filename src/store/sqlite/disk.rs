@@ -217,7 +217,7 @@ mod tests {
     fn call(transaction: u64, expects: bool) -> (Written, oneshot::Receiver<Result<(), StoreError>>) {
         let (to, answer) = oneshot::channel();
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let agent = "agent".parse().unwrap();
+        let agent = crate::model::AgentId::new("agent").unwrap();
         let call = (Command::PutAgent(agent, None, Reply::new(to, permit)), Worth::PutAgent);
         (Written { transaction, calls: vec![call], expects }, answer)
     }

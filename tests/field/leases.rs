@@ -326,7 +326,7 @@ async fn field_l16_that_a_late_result_was_refused_is_told() {
     let refused: Vec<_> = events.iter().filter(|event| event.event == EventKind::OutcomeRefused).collect();
     let [refused] = refused[..] else { panic!("{events:#?}") };
     assert_eq!(refused.data["outcome"], json!({ "end": "completed", "result_preview": "a" }));
-    assert_eq!((&refused.data["held"], refused.fence), (&json!(1), 3));
+    assert_eq!((&refused.data["held"], refused.fence), (&json!(1), 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,7 +44,8 @@ async fn field_k7_a_file_whose_counts_differ_from_its_rows_is_repaired_and_nothi
     let mentions = |what: &str| found.iter().any(|message| message.contains(what));
     assert!(mentions("are counted as queued") && mentions("are counted to take room"), "{found:#?}");
     assert!(mentions(&format!("run \"{left_out}\"")), "{found:#?}");
-    assert_eq!(store.check(true).await.expect("a repair"), found, "what it repaired");
+    let repaired = store.check(true).await.expect("a repair");
+    assert!(repaired.starts_with(&found), "what it repaired, and what followed from that: {repaired:#?}");
     assert_eq!(store.check(false).await.expect("a check"), Vec::<String>::new());
 
     let counts = store.counts(None).await.expect("counts");

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::store::{Page, PageRequest};
 
 /// How many bytes one answer holds at most, but for the last of what is read at once.
-const MOST_BYTES: usize = 8 << 20;
+pub(super) const MOST_BYTES: usize = 8 << 20;
 
 /// How many are read before anything is known of how large they are.
 const FIRST: usize = 8;

@@ -54,9 +54,12 @@ impl<T> Reading<T> {
     }
 }
 
-/// Whether what was told is about this field, or about one that it lies in.
+/// Whether what was told is about this field, one that it lies in, or an entry of it: the list was left out with that.
 fn concerns(told: &Problem, field: &str) -> bool {
-    field.strip_prefix(told.field.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    let lies_in = |inner: &str, outer: &str, mark: char| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(mark))
+    };
+    lies_in(field, &told.field, '.') || lies_in(&told.field, field, '[')
 }
 
 /// Reads the wire form of something. What is no part of anything is named `whole`.
@@ -77,7 +80,7 @@ pub(crate) fn read<T: DeserializeOwned>(json: &str, whole: &str) -> Reading<T> {
         }
         let place = Place::of(&path, &told);
         let field = place.shown(whole);
-        if problems.iter().any(|told| told.field == field) {
+        if problems.iter().any(|told| concerns(told, &field)) {
             // It lacks what was left out.
             return Reading { value: None, problems };
         }
@@ -176,7 +179,15 @@ mod tests {
         #[serde(default)]
         list: Vec<u8>,
         #[serde(default)]
+        needed: Option<Needed>,
+        #[serde(default)]
         inner: Inner,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "read, and not looked at")]
+    struct Needed {
+        list: Vec<u8>,
     }
 
     #[derive(Debug, Default, Deserialize)]
@@ -199,6 +210,7 @@ mod tests {
             ["m", "inner.a", "inner.b", "inner.c", "list[1]", "o"]
         );
         assert_eq!(fields(r#"{"n": "x", "inner": 7}"#), ["n", "inner"]);
+        assert_eq!(fields(r#"{"n": 1, "needed": {"list": ["x"]}}"#), ["needed.list[0]"]);
         assert_eq!(fields("[]"), ["body"]);
         assert_eq!(fields("{}"), ["n"]);
         assert_eq!(fields("{"), ["body"]);

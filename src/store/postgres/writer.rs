@@ -286,6 +286,8 @@ impl Writer {
         let conn = Conn::open(&self.options, Session::Writer, Some(self.told.clone())).await?;
         let cursor = read::newest_cursor(&conn).await?;
         self.conn = Some(conn);
+        // What was committed may be gone with its server: numbers are asked for again (own L19).
+        self.names = Names::default();
         self.pause = FIRST_PAUSE;
         // Nobody watches: fine.
         let _ =

@@ -34,7 +34,8 @@ const IN_A_SERVER: &[Test] = tests! {
         own_l19_a_server_that_lost_its_last_writes_gives_nobody_authority_back,
         own_l19_what_was_lost_is_not_mixed_up_with_what_came_in_its_place;
     line:
-        own_f1_a_line_that_loses_cuts_and_delays_leaves_every_run_done_as_often_as_it_was_granted;
+        own_f1_a_line_that_loses_cuts_and_delays_leaves_every_run_done_as_often_as_it_was_granted,
+        field_g10_a_line_that_falls_silent_is_given_up_and_another_one_used;
 };
 
 /// On every store that OS processes share.

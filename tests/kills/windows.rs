@@ -50,7 +50,7 @@ const TICK: &str = r#"{"task_id":"tick","agent_id":"agent","query":"plain","over
 const ASKED: usize = 3;
 const WAITING: usize = 10;
 /// Where a worker leaves an attempt in progress to the others.
-const VICTIM: (Window, Point) = (Window::Outcome, Point::BeforeAttempt);
+const VICTIM: (Window, Point) = (Window::Outcome, Point::Before);
 /// How much longer than they have to wait others may take over, on a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
 
@@ -113,6 +113,7 @@ struct Storm {
 impl Storm {
     async fn begin(ground: Ground, mut dice: Dice) -> Self {
         let mut stage = Stage::set(ground, &[TASKS, &[TICK]].concat()).await;
+        stage.allow(Duration::from_secs(100));
         stage.setup.agents = vec!["agent".to_owned(), "other".to_owned()];
         stage.setup.windows = PLACES.iter().map(|(window, _)| *window).collect();
         stage.policy(|_, _| Word::Hold);

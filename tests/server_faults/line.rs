@@ -1,25 +1,27 @@
 //! A bad line between hosts and their server: requests and answers are lost, cut in the middle, late, or never come.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::model::RunId;
-use tenure::store::RunFilter;
+use tenure::model::{AgentId, RunId};
+use tenure::store::{Answer, PageRequest, RunFilter, Store};
+use tokio::time::{Instant, timeout};
 
 use crate::dice;
-use crate::ground::Ground;
-use crate::proxy::Trick;
+use crate::ground::{Ground, Manner};
+use crate::proxy::{Proxy, Trick};
 use crate::stage::{Heard, Stage};
 use crate::wire::{Setup, Told, What};
 
 const TASK: &str = r#"{"task_id":"task","agent_id":"agent","query":"plain","overlap_policy":"allow_parallel",
     "retry_policy":{"max_interruptions":100}}"#;
 
-const RUNS: usize = 150;
+const RUNS: usize = 120;
 /// How many requests of a host wait for an answer at once.
 const ASKED: usize = 4;
 /// One piece of so many is lost, cut, late, or the last.
-const ONE_IN: usize = 25;
+const ONE_IN: usize = 60;
 
 pub(crate) async fn own_f1_a_line_that_loses_cuts_and_delays_leaves_every_run_done_as_often_as_it_was_granted(
     ground: Ground,
@@ -107,5 +109,46 @@ async fn as_often_as_granted(stage: &Stage, runs: &[RunId], seed: u64) {
         let most = 1 + run.interruptions + run.failures;
         assert!((1..=most).contains(&begins), "seed {seed}: run {run_id} began {begins} times: {run:?}");
         assert!((1..=most).contains(&ends), "seed {seed}: run {run_id} ended {ends} times: {run:?}");
+    }
+}
+
+/// How long callers wait, and how long the store does: they have gone before it gives up.
+const CALLER_WAITS: Duration = Duration::from_millis(100);
+const STORE_WAITS: Duration = Duration::from_millis(600);
+/// Much longer than it takes.
+const MOST: Duration = Duration::from_secs(30);
+
+/// A kind of call, by what it is called with.
+type Call = fn(&dyn Store) -> Answer<'_, ()>;
+
+/// Each goes its own way to the server: a write, a read of a record, a listing.
+const CALLS: [Call; 3] = [
+    |store| store.put_agent(&AgentId::new("agent").expect("an id"), Some("something".into())),
+    |store| Box::pin(async { store.now().await.map(drop) }),
+    |store| Box::pin(async { store.tasks(PageRequest::default()).await.map(drop) }),
+];
+
+/// A peer that is gone without a word, as when a machine lost its power: nobody is told that the connection has ended.
+pub(crate) async fn field_g10_a_line_that_falls_silent_is_given_up_and_another_one_used(ground: Ground) {
+    let (kept, _folder) = ground.fresh();
+    let proxy = Proxy::before(kept.port().expect("a server"), 1);
+    let manner = Manner { poll: STORE_WAITS, patience: STORE_WAITS, look: None };
+    let store: Arc<dyn Store> = kept.by_port(proxy.port).open(manner).await.expect("a store");
+    for call in CALLS {
+        call(&*store).await.expect("an answer");
+    }
+    for round in 0..2 {
+        proxy.freeze(0, || {});
+        for call in CALLS {
+            let answer = timeout(CALLER_WAITS, call(&*store)).await;
+            assert!(!matches!(answer, Ok(Ok(()))), "round {round}: an answer came by");
+        }
+        proxy.fair();
+        let began = Instant::now();
+        for (n, call) in CALLS.into_iter().enumerate() {
+            while !matches!(timeout(CALLER_WAITS, call(&*store)).await, Ok(Ok(()))) {
+                assert!(began.elapsed() < MOST, "round {round}: call {n} never found another connection");
+            }
+        }
     }
 }

@@ -58,7 +58,7 @@ enum Mood {
     Fair,
     /// So many more pieces pass; then nothing does any more, and this is told.
     Freezes { after: usize, tell: Box<dyn FnMut() + Send> },
-    /// Nothing passes.
+    /// Nothing passes; and nothing ever will on a connection on which something did not, as of a peer that is gone.
     Frozen,
     /// One piece of so many meets a trick.
     Foul { one_in: usize },
@@ -136,10 +136,14 @@ impl State {
         }
         match &mut self.mood {
             Mood::Fair => Fate::Passes,
-            Mood::Frozen => Fate::IsSwallowed,
+            Mood::Frozen => {
+                silent.store(true, Ordering::Relaxed);
+                Fate::IsSwallowed
+            }
             Mood::Freezes { after: 0, tell } => {
                 tell();
                 self.mood = Mood::Frozen;
+                silent.store(true, Ordering::Relaxed);
                 Fate::IsSwallowed
             }
             Mood::Freezes { after, .. } => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::model::{RunId, RunStatus, TaskId, TaskSpec};
-use tenure::store::Store;
+use tenure::model::{AgentId, InstanceId, RunId, RunStatus, TaskId, TaskSpec};
+use tenure::store::{ClaimRequest, Store};
 use tenure::{Duty, RunRequest, Settings, Tenure};
 
 use crate::ground::{Ground, Kept, Manner};
@@ -136,6 +136,19 @@ pub(crate) async fn own_l19_what_was_lost_is_not_mixed_up_with_what_came_in_its_
     let stored = other.run(&run.run_id).await.expect("an answer").expect("a run");
     assert_eq!((&stored.spec.task_id, &*stored.spec.agent_id.to_string()), (&task_id, "agent-of-one"));
     assert_eq!(other.check(false).await.expect("a check"), Vec::<String>::new());
+    let claim = |agent: &str| ClaimRequest {
+        instance: InstanceId::generate(),
+        nonce: 1,
+        agents: [AgentId::new(agent).expect("an id")].into(),
+        limit: 10,
+        lease: Duration::from_secs(30),
+        repeat: false,
+    };
+    for (agent, runs) in [("agent-of-another", &[][..]), ("agent-of-one", &[run.run_id][..])] {
+        let granted = other.claim(claim(agent)).await.expect("an answer");
+        let granted: Vec<RunId> = granted.into_iter().map(|run| run.run_id).collect();
+        assert_eq!(granted, runs, "what {agent} is granted");
+    }
 }
 
 fn task(name: &str) -> TaskSpec {

@@ -22,6 +22,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 use self::call::{Command, Reply};
 use self::disk::Lasting;
 use self::fault::Step;
+use self::place::Place;
 use self::probe::Probe;
 use self::readers::{Extent, Given, Readers};
 use self::writer::With;
@@ -51,6 +52,7 @@ mod migrate;
 mod open;
 mod pack;
 mod parts;
+mod place;
 #[cfg(test)]
 mod plans;
 mod probe;
@@ -134,6 +136,7 @@ struct Shared {
     hints: broadcast::Sender<Hint>,
     readers: Readers,
     lasting: Arc<Lasting>,
+    place: Arc<Place>,
 }
 
 #[derive(Debug)]
@@ -169,12 +172,19 @@ impl SqliteStore {
         let log = open::log(&writer, &options)?;
         let lasting = Arc::new(Lasting::new(log.is_some()));
         let (sender, mailbox) = mpsc::channel();
-        let (beside, seen) = (Arc::clone(&lasting), hints.clone());
-        let with = With { options: options.clone(), hints: seen, probe, log, lasting: beside };
+        let place = Arc::new(Place::of(&options.path));
+        let with = With {
+            options: options.clone(),
+            hints: hints.clone(),
+            probe,
+            place: Arc::clone(&place),
+            log,
+            lasting: Arc::clone(&lasting),
+        };
         let writer = writer::start(writer, mailbox, with).map_err(|error| no_thread(&error))?;
         let all = reading.into_iter().chain([writer]).collect();
         let threads = Mutex::new(Some(Threads { all }));
-        let shared = Arc::new(Shared { options, hints, readers, lasting });
+        let shared = Arc::new(Shared { options, hints, readers, lasting, place });
         Ok(Self { shared, writer: sender, waiting: Arc::new(Semaphore::new(MOST_WAITING)), threads })
     }
 
@@ -266,6 +276,7 @@ impl Store for SqliteStore {
             if self.shared.readers.are_closed() {
                 return Err(self.closed());
             }
+            self.shared.place.check()?;
             Ok(self.shared.options.clock.now())
         })
     }

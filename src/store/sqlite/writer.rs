@@ -22,6 +22,7 @@ use super::disk::{Disk, Lasting, Written};
 use super::expect::Expectation;
 use super::fault::{Fault, Step};
 use super::hot::Statements;
+use super::place::Place;
 use super::probe::Probe;
 use super::tx::{Memory, Tx, data_version, roll_back};
 use crate::model::{EventKind, RunId};
@@ -48,6 +49,7 @@ struct Writer<'c> {
     options: SqliteOptions,
     hints: broadcast::Sender<Hint>,
     probe: Probe,
+    place: Arc<Place>,
     memory: Memory,
     /// Who waits for the disk; none where commits are answered without it.
     disk: Option<Disk>,
@@ -67,6 +69,7 @@ pub(super) struct With {
     pub(super) options: SqliteOptions,
     pub(super) hints: broadcast::Sender<Hint>,
     pub(super) probe: Probe,
+    pub(super) place: Arc<Place>,
     /// The log, if the disk is waited for.
     pub(super) log: Option<File>,
     /// How far that got.
@@ -109,7 +112,7 @@ fn close_file(conn: Connection, path: &Path) -> Result<(), StoreError> {
 
 impl<'c> Writer<'c> {
     fn new(conn: &'c Connection, mailbox: &'c Receiver<Command>, with: With, disk: Option<Disk>) -> Self {
-        let With { options, hints, probe, lasting, .. } = with;
+        let With { options, hints, probe, place, lasting, .. } = with;
         Self {
             conn,
             hot: Statements::of(conn),
@@ -117,6 +120,7 @@ impl<'c> Writer<'c> {
             options,
             hints,
             probe,
+            place,
             memory: Memory::default(),
             disk,
             lasting,
@@ -169,6 +173,9 @@ impl<'c> Writer<'c> {
     fn serve(&mut self, batch: Vec<Command>) {
         if batch.is_empty() {
             return;
+        }
+        if let Err(gone) = self.place.check() {
+            return refuse(batch, &gone);
         }
         match self.transact(&batch) {
             Ok((worth, hint)) => {
@@ -262,6 +269,7 @@ impl<'c> Writer<'c> {
     /// Tells watchers what other programs have changed.
     fn look_around(&mut self) {
         self.looked = Instant::now();
+        self.place.look();
         let Ok(version) = data_version(self.conn) else { return };
         if version == self.data_version {
             return;

@@ -223,7 +223,7 @@ pub(super) fn read<T: DeserializeOwned>(json: &str) -> Result<T, Invalid> {
 }
 
 /// The path, and the field that the message names if the path ends before it.
-fn field_of(path: &str, message: &str) -> String {
+pub(super) fn field_of(path: &str, message: &str) -> String {
     let named = ["unknown field `", "missing field `"].iter().find_map(|start| message.strip_prefix(start));
     let named = named.and_then(|rest| rest.split('`').next()).unwrap_or_default();
     let field = match path {

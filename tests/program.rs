@@ -12,6 +12,8 @@ mod kill;
 mod kit;
 #[path = "program/left.rs"]
 mod left;
+#[path = "program/owned.rs"]
+mod owned;
 #[path = "program/reload.rs"]
 mod reload;
 #[path = "program/run.rs"]

@@ -141,3 +141,10 @@ fn the_environment_names_the_file_the_store_and_the_address() {
     assert_eq!(server.get("/background/tasks/t").status, 200);
     assert!(place.path("elsewhere/x.db").exists());
 }
+
+#[test]
+fn own_s1_2_two_servers_on_one_file_keep_who_owns_what_for_any_language() {
+    let place = Place::with(crate::owned::CONFIG);
+    let (one, other) = (place.serve(&[]), place.serve(&[]));
+    crate::owned::play(&one, &other, "chat-7");
+}

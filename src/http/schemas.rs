@@ -46,8 +46,7 @@ pub(super) struct Problem {
     /// The instance that has the files.
     #[schema(required = false, nullable = false)]
     held_by: Option<String>,
-    /// What a verb of ownership answered instead of what was asked for: its `answer` names it, the rest is as the verb
-    /// has it, such as how the task stands.
+    /// What a verb of ownership answered instead of what was asked for, such as how the task stands.
     #[schema(required = false)]
     answer: serde_json::Value,
 }

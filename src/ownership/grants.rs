@@ -329,7 +329,7 @@ fn decide(request: &Acquire, seen: &Seen, nonce: u64, moment: Moment) -> Result<
     };
     let parent = match parent_of(request, seen) {
         Ok(parent) => parent,
-        Err(in_the_way) => return Ok(in_the_way),
+        Err(in_the_way) => return Ok(*in_the_way),
     };
     let number = before.map_or(1, |(number, _)| number.saturating_add(1));
     let fence = before.map_or(0, |(_, run)| run.fence).saturating_add(1);
@@ -361,18 +361,18 @@ fn decide(request: &Acquire, seen: &Seen, nonce: u64, moment: Moment) -> Result<
 }
 
 /// The run that starts this one: it has to run, and nobody may want it cancelled.
-fn parent_of(request: &Acquire, seen: &Seen) -> Result<Option<Parent>, Decided> {
+fn parent_of(request: &Acquire, seen: &Seen) -> Result<Option<Parent>, Box<Decided>> {
     let Some(task) = request.parent else { return Ok(None) };
     let key = request.key.session.task(task);
     let Some(run) = &seen.parent else {
         let actual = bare(key, 0, TaskState::Unknown);
-        return Err(Decided::Answer(Acquired::Conflict { actual }));
+        return Err(Box::new(Decided::Answer(Acquired::Conflict { actual })));
     };
     let number = numbers(run.run_id.as_str()).map_or(0, |(_, number)| number);
     if run.status.is_held() && run.cancel.is_none() {
         return Ok(Some(Parent { task, run: number, policy: request.with_parent }));
     }
-    Err(Decided::InTheWay(key, Box::new(run.clone())))
+    Err(Box::new(Decided::InTheWay(key, Box::new(run.clone()))))
 }
 
 /// What the holder of an idempotency key answers for.

@@ -38,7 +38,7 @@ async fn own_p13_a_hundred_thousand_sessions_leave_nothing_behind() {
             clock.advance(60 * SECOND);
             while own.reap(kept).await.unwrap().more {}
         }
-        assert_nothing_is_left(&*store).await;
+        assert_nothing_is_left(&store).await;
         if wave == 9 {
             before = resident();
         }

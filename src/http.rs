@@ -45,6 +45,7 @@ mod names;
 mod openapi;
 mod options;
 mod ownership;
+mod pages;
 mod problem;
 mod query;
 mod runs;

@@ -4,9 +4,9 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::body::{Given, field_of};
+use super::body::Given;
 use super::problem::Problem;
-use crate::model::{self, Invalid};
+use crate::model::{self, Invalid, Reading, read};
 
 /// The fields that were not read yet.
 pub(super) struct Fields {
@@ -24,20 +24,20 @@ impl Fields {
     pub(super) fn may<T: DeserializeOwned>(&mut self, name: &'static str) -> Option<T> {
         self.known.push(name);
         let value = self.left.remove(name).filter(|value| !value.is_null())?;
-        match serde_path_to_error::deserialize(value) {
-            Ok(read) => Some(read),
-            Err(error) => {
-                let path = error.path().to_string();
-                let message = error.into_inner().to_string();
-                let field = match field_of(&path, &message) {
-                    field if field == "body" => name.to_owned(),
-                    field if field.starts_with('[') => format!("{name}{field}"),
-                    field => format!("{name}.{field}"),
-                };
-                self.take::<()>(Err(Invalid::one(field, message)));
-                None
-            }
+        if let Ok(read) = T::deserialize(&value) {
+            return Some(read);
         }
+        // Read again for all that is wrong with it.
+        let Reading { problems, .. } = read::<T>(&value.to_string(), "");
+        self.problems.extend(problems.into_iter().map(|problem| {
+            let field = match problem.field.as_str() {
+                "" => name.to_owned(),
+                field if field.starts_with('[') => format!("{name}{field}"),
+                field => format!("{name}.{field}"),
+            };
+            model::Problem { field, ..problem }
+        }));
+        None
     }
 
     /// A field that has to be there.

@@ -15,7 +15,7 @@ use super::problem::{Answer, Kind, Problem};
 use super::query::{self, Words, text};
 use super::stream::closed;
 use super::text::Only;
-use super::{Api, answer, schemas};
+use super::{Api, answer, pages, schemas};
 use crate::model::{InstanceId, Seconds};
 use crate::ownership::{
     Acknowledgement, Acquired, CancelAnswer, DeclaredLost, Forgotten, Inspection, Ownership, Published,
@@ -23,9 +23,6 @@ use crate::ownership::{
 };
 
 mod read;
-
-/// About how many bytes of outcomes the answer about a session holds at most.
-const MOST_SESSION_BYTES: usize = 8 << 20;
 
 /// A request of a verb: what it asks of, and with which fields.
 struct Verb {
@@ -273,7 +270,7 @@ pub(super) async fn inspect_session(State(api): State<Api>, parts: Parts, given:
         let TaskState::Terminal(finished) = &mut task.state else { continue };
         let kept = [&finished.result, &finished.snapshot].into_iter().flatten();
         bytes += kept.map(|payload| payload.bytes.len()).sum::<usize>();
-        if bytes > MOST_SESSION_BYTES {
+        if bytes > pages::MOST_BYTES {
             (finished.result, finished.snapshot) = (None, None);
             left_out.push(task.key.task);
         }

@@ -43,6 +43,7 @@ pub(super) enum Kind {
     Superseded,
     Mismatch,
     Expired,
+    UnfitFolder,
     TooLarge,
     MediaType,
     Range,
@@ -85,6 +86,7 @@ impl Kind {
             Self::Superseded => ("superseded", 409, "there is another run by now"),
             Self::Mismatch => ("mismatch", 409, "replicas of one host have different settings"),
             Self::Expired => ("expired", 410, "it is no longer kept"),
+            Self::UnfitFolder => ("unfit_folder", 409, "the folder of the run is not as it was made"),
             Self::TooLarge => ("too_large", 413, "the request is too large"),
             Self::MediaType => ("media_type", 415, "the body has another media type"),
             Self::Range => ("range", 416, "there are no such bytes"),
@@ -198,6 +200,12 @@ impl Problem {
     }
 
     fn of_workspace(error: &WorkspaceError) -> Self {
+        if let WorkspaceError::Unfit { .. } | WorkspaceError::Outside { .. } = error {
+            return Self::new(Kind::UnfitFolder, format!("the folder of the run: {error}")).hint(
+                "something else was put in its place, and is not looked into: \
+                 put the folder back where the workspace of the run names it",
+            );
+        }
         let kind = if error.is_transient() { Kind::Busy } else { Kind::Internal };
         let problem = Self::new(kind, format!("workspace: {error}"));
         if error.is_transient() { problem.retry_after(5) } else { problem }

@@ -41,8 +41,13 @@ shared = true
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let trials = [trial("postgres", postgres, &arguments), trial("redis", redis, &arguments)];
-    libtest_mimic::run(&arguments, trials.into()).exit_code()
+    let trials = vec![
+        trial("postgres", postgres, &arguments),
+        trial("redis", redis, &arguments),
+        #[cfg(feature = "mongodb")]
+        trial("mongodb", mongodb, &arguments),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// A store of its own in the server of this process.
@@ -54,6 +59,12 @@ fn postgres() -> Result<String, String> {
 
 fn redis() -> Result<String, String> {
     redis_server::redis().clone()
+}
+
+#[cfg(feature = "mongodb")]
+fn mongodb() -> Result<String, String> {
+    let url = servers::mongodb::mongodb().clone()?;
+    Ok(format!("{}/program_{}", url.trim_end_matches('/'), std::process::id()))
 }
 
 fn trial(server: &'static str, url: fn() -> Result<String, String>, arguments: &Arguments) -> Trial {

@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::thread;
 
+#[path = "servers/mongodb.rs"]
+pub(crate) mod mongodb;
 #[path = "servers/redis.rs"]
 pub(crate) mod redis;
 

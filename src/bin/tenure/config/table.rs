@@ -106,8 +106,8 @@ pub(crate) const TABLE: &[Setting] = &[
     setting!(server.max_streams, "TENURE_MAX_STREAMS", "N", "How many event streams may be open at once."),
     setting!(server.max_connections, "TENURE_MAX_CONNECTIONS", "N", "How many connections may be open at once."),
     setting!(store.url, "TENURE_STORE", "URL",
-        "Where records are kept: `memory:`, `sqlite:PATH`, `postgres://...` or `redis://...`. The folder of a \
-         file is made.")
+        "Where records are kept: `memory:`, `sqlite:PATH`, `postgres://...`, `redis://...` or \
+         `mongodb://...`. The folder of a file is made.")
         .flag("store").everywhere().restart(),
     setting!(store.synchronous, "TENURE_SYNCHRONOUS", "full|normal",
         "What an answered write survives: a loss of power, or the end of the program.").restart(),

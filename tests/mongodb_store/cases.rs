@@ -303,8 +303,8 @@ async fn field_g01_no_query_looks_through_a_collection() {
         let entry: Document = recorded.deserialize_current().unwrap();
         seen.extend(entry.get_document("command").map(queries).unwrap_or_default());
     }
-    // Whose names it goes by, or by their order: the index that every collection has.
-    let by_name = |filter: &Document| filter.keys().all(|field| field == "_id");
+    // By a name, or by the order of names: the index that every collection has.
+    let by_name = |filter: &Document| filter.contains_key("_id");
     let mut planned = 0;
     for (name, filter) in seen {
         if by_name(&filter) || name == "system.profile" {
@@ -370,7 +370,8 @@ async fn a_call_that_the_server_cannot_take_fails_alone() {
     let place = Place::new();
     let store = Arc::new(place.open().await);
     // A document of the server has at most 16 MiB.
-    let odd = queued(&"x".repeat(17 << 20));
+    let mut odd = queued("odd");
+    Arc::make_mut(&mut odd.run.spec).query = "x".repeat(17 << 20).into();
     let calls = (0..10).map(|n| {
         let write = if n == 4 { odd.clone() } else { queued("fine") };
         let store = Arc::clone(&store);

@@ -16,8 +16,11 @@ super::list! {
     what_was_answered_outlives_the_server_and_is_whole,
 }
 
+/// SecantusDB keeps its journal in memory for a while unless it is told otherwise, also when a write asks for it.
+const DURABLE: &[&str] = &["--sync-on-commit"];
+
 async fn own_s7_6_a_server_that_is_gone_is_refused_and_served_when_it_is_back() {
-    let mut server = mongodb_server::Server::start(&[]).unwrap();
+    let mut server = mongodb_server::Server::start(DURABLE).unwrap();
     let mut options = MongoOptions::parse(&format!("{}/gone", server.url())).unwrap();
     options.patience = Duration::from_secs(2);
     let store = MongoStore::connect(options).await.unwrap();
@@ -55,7 +58,7 @@ async fn own_s7_6_a_server_that_is_gone_is_refused_and_served_when_it_is_back() 
 }
 
 async fn what_was_answered_outlives_the_server_and_is_whole() {
-    let mut server = mongodb_server::Server::start(&[]).unwrap();
+    let mut server = mongodb_server::Server::start(DURABLE).unwrap();
     let options = MongoOptions::parse(&format!("{}/outlives", server.url())).unwrap();
     let store = MongoStore::connect(options.clone()).await.unwrap();
     let task = runs::task(&store, json!({ "overlap_policy": "queue_next" })).await;

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ pub(crate) fn fixture(start: Timestamp) -> Fixture {
     let clock = Arc::new(ManualClock::at(start));
     let lent = lend();
     let mut options = options(&lent.0);
+    // The server may be slow, and is shared by all tests of this process.
+    options.patience = Duration::from_secs(120);
     options.clock = Some(Arc::clone(&clock) as Arc<dyn Clock>);
     let open = move || {
         let options = options.clone();

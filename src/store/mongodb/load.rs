@@ -20,7 +20,7 @@ use crate::store::{ClaimRequest, Decision, Expect, RenewRequest, TaskChange};
 const PROMOTED: usize = 1000;
 /// How many of those who wait for a lane are read at first.
 const WAITERS: usize = 16;
-/// The most ready runs that are read at first.
+/// The most ready runs that are read at first, and how many more when many of them turn out not to be had.
 const READY: usize = 1000;
 
 /// What has to be read.
@@ -113,7 +113,8 @@ impl Cache {
         let mut cache = Self::default();
         cache.named(tx, needs).await?;
         if needs.claims() {
-            let due = doc! { "w.q": queue::FUTURE, "w.a": "", "w.p": 0_i64, "w.d": { "$lte": now.ms() } };
+            let come = doc! { "$lt": now.ms().saturating_add(1) };
+            let due = doc! { "w.q": queue::FUTURE, "w.a": "", "w.p": 0_i64, "w.d": come };
             let due = cache.waiting(tx, due, doc! { "w.d": 1, "w.n": 1 }, PROMOTED).await?;
             cache.keep(due);
             cache.most_ready = needs.claimed.clamp(1, READY);
@@ -134,7 +135,10 @@ impl Cache {
     /// Reads on, where more was needed.
     pub(super) async fn read_on(&mut self, tx: &mut Tx, needs: &Needs, short: Short) -> Step<()> {
         if short.ready {
-            self.most_ready = self.most_ready.saturating_mul(4);
+            // A claim looks at so many in vain at most.
+            let enough = needs.claimed.saturating_add(READY);
+            self.most_ready =
+                if self.most_ready < enough { enough } else { self.most_ready.saturating_mul(4) };
             self.read_ready(tx, needs).await?;
         }
         self.read_lanes(tx, short.lanes.clone()).await?;

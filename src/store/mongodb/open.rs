@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{ClientOptions, ReadConcern, WriteConcern};
+use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 
 use super::doc::Fields as _;
 use super::fault::{Fault, Step};
@@ -44,7 +44,7 @@ async fn client(options: &MongoOptions) -> mongodb::error::Result<Client> {
     let mut given = ClientOptions::parse(options.url()).await?;
     given.app_name = Some("tenure".to_owned());
     given.read_concern = Some(ReadConcern::majority());
-    given.write_concern = Some(WriteConcern::majority());
+    given.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build());
     given.server_selection_timeout = Some(CONNECT.min(options.patience));
     given.connect_timeout.get_or_insert(CONNECT.min(options.patience));
     given.max_pool_size.get_or_insert(MOST_CONNECTIONS);

@@ -105,7 +105,7 @@ async fn due<T>(
     while found.len() < most {
         let asked = most - found.len();
         let ask = Ask::sort(doc! { at.as_str(): 1, id.as_str(): 1 }).limit(asked);
-        let later = doc! { at.as_str(): { "$gt": from.0, "$lte": now } };
+        let later = doc! { at.as_str(): { "$gt": from.0, "$lt": now.saturating_add(1) } };
         let same = doc! { at.as_str(): from.0, id.as_str(): { "$gt": from.1.as_str() } };
         // Those of the same time first, each by the index.
         let mut page = if from.0 <= now { db.find(name, same, ask.clone()).await? } else { Vec::new() };

@@ -40,6 +40,7 @@ mod metrics;
 mod names;
 mod openapi;
 mod options;
+mod pages;
 mod problem;
 mod query;
 mod runs;

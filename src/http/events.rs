@@ -11,7 +11,7 @@ use super::names::Named;
 use super::problem::{Answer, Problem};
 use super::query::{Words, number, shown};
 use super::stream::{Stream, Watched};
-use super::{Api, accept, answer, schemas};
+use super::{Api, accept, answer, pages, schemas};
 use crate::model::{Event, RunId, Subject, TaskId};
 use crate::view::EventView;
 
@@ -20,6 +20,11 @@ const STREAM: &str = "text/event-stream";
 
 /// How many events a list has when nothing is said: all of nearly every run.
 const PAGE: usize = 1_000;
+
+/// How many events are read at once, before it is known how large they are.
+const AT_ONCE: usize = 200;
+/// About how many bytes an event takes besides what is particular.
+const EVENT_BYTES: usize = 512;
 
 /// How many events are looked at for those of a task, for one list.
 const MOST_LOOKED_AT: usize = 10_000;
@@ -108,13 +113,8 @@ pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): 
         }
         return stream(&api, Watched { subject, task: None }, Some(after)).await;
     }
-    let events = within(&api, api.tenure().events(subject, after, asked.limit)).await?;
-    answer::ok(&OfRun {
-        run_id: &run_id,
-        count: events.len(),
-        more: events.len() == asked.limit,
-        events: views(&events),
-    })
+    let (events, more) = within(&api, read(&api, subject, after, asked.limit)).await?;
+    answer::ok(&OfRun { run_id: &run_id, count: events.len(), more, events: views(&events) })
 }
 
 /// All events of the store, in order
@@ -145,13 +145,37 @@ pub(super) async fn of_all(State(api): State<Api>, parts: Parts) -> Answer {
 
 /// Events after a cursor.
 async fn page(api: &Api, after: u64, limit: usize) -> Result<OfAll, Problem> {
-    let events = within(api, api.tenure().events(Subject::All, after, limit)).await?;
+    let (events, more) = within(api, read(api, Subject::All, after, limit)).await?;
     Ok(OfAll {
         count: events.len(),
         cursor: events.last().map_or(after, |event| event.cursor),
-        more: events.len() == limit,
+        more,
         events: views(&events),
     })
+}
+
+/// Events after a place, as many as one answer may hold, and whether there may be more.
+async fn read(api: &Api, subject: Subject, after: u64, limit: usize) -> Result<(Vec<Event>, bool), Problem> {
+    let (mut all, mut after, mut bytes): (Vec<Event>, _, _) = (Vec::new(), after, 0);
+    loop {
+        let at_once = (limit - all.len()).min(AT_ONCE);
+        let events = api.tenure().events(subject.clone(), after, at_once).await?;
+        let more = events.len() == at_once;
+        bytes += events.iter().map(bytes_of).sum::<usize>();
+        all.extend(events);
+        if !more || all.len() >= limit || bytes >= pages::MOST_BYTES {
+            return Ok((all, more));
+        }
+        let last = all.last();
+        after = last.map_or(after, |last| if subject == Subject::All { last.cursor } else { last.sequence });
+    }
+}
+
+/// About what an event takes in an answer.
+fn bytes_of(event: &Event) -> usize {
+    // What cannot be written takes nothing.
+    let data = event.data.as_ref().and_then(|data| serde_json::to_vec(data).ok());
+    EVENT_BYTES + data.map_or(0, |data| data.len())
 }
 
 /// Those of a task and its runs, found among all: no store knows them by their task.

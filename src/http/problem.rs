@@ -31,6 +31,7 @@ pub(super) enum Kind {
     Paused,
     WrongState,
     Elsewhere,
+    UnfitFolder,
     TooLarge,
     MediaType,
     Range,
@@ -62,6 +63,7 @@ impl Kind {
             Self::Paused => ("paused", 409, "the task is paused"),
             Self::WrongState => ("wrong_state", 409, "the run is in another state"),
             Self::Elsewhere => ("elsewhere", 409, "the files are at another instance"),
+            Self::UnfitFolder => ("unfit_folder", 409, "the folder of the run is not as it was made"),
             Self::TooLarge => ("too_large", 413, "the request is too large"),
             Self::MediaType => ("media_type", 415, "the body has another media type"),
             Self::Range => ("range", 416, "there are no such bytes"),
@@ -167,6 +169,12 @@ impl Problem {
     }
 
     fn of_workspace(error: &WorkspaceError) -> Self {
+        if let WorkspaceError::Unfit { .. } | WorkspaceError::Outside { .. } = error {
+            return Self::new(Kind::UnfitFolder, format!("the folder of the run: {error}")).hint(
+                "something else was put in its place, and is not looked into: \
+                 put the folder back where the workspace of the run names it",
+            );
+        }
         let kind = if error.is_transient() { Kind::Busy } else { Kind::Internal };
         let problem = Self::new(kind, format!("workspace: {error}"));
         if error.is_transient() { problem.retry_after(5) } else { problem }

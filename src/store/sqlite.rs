@@ -19,6 +19,7 @@ use rusqlite::Connection;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use self::fault::Step;
+use self::place::Place;
 use self::probe::Probe;
 use self::readers::{Extent, Given, Readers};
 use self::writer::{Command, Reply};
@@ -45,6 +46,7 @@ mod migrate;
 mod open;
 mod pack;
 mod parts;
+mod place;
 #[cfg(test)]
 mod plans;
 mod probe;
@@ -127,6 +129,7 @@ struct Shared {
     options: SqliteOptions,
     hints: broadcast::Sender<Hint>,
     readers: Readers,
+    place: Arc<Place>,
 }
 
 #[derive(Debug)]
@@ -160,11 +163,13 @@ impl SqliteStore {
         let (hints, _) = broadcast::channel(HINTS);
         let (readers, reading) = Readers::start(connections).map_err(|error| no_thread(&error))?;
         let (sender, mailbox) = mpsc::channel();
-        let writer = writer::start(writer, mailbox, options.clone(), hints.clone(), probe)
-            .map_err(|error| no_thread(&error))?;
+        let place = Arc::new(Place::of(&options.path));
+        let writer =
+            writer::start(writer, mailbox, options.clone(), hints.clone(), probe, Arc::clone(&place))
+                .map_err(|error| no_thread(&error))?;
         let all = reading.into_iter().chain([writer]).collect();
         let threads = Mutex::new(Some(Threads { all }));
-        let shared = Arc::new(Shared { options, hints, readers });
+        let shared = Arc::new(Shared { options, hints, readers, place });
         Ok(Self { shared, writer: sender, waiting: Arc::new(Semaphore::new(MOST_WAITING)), threads })
     }
 
@@ -239,6 +244,7 @@ impl Store for SqliteStore {
             if self.shared.readers.are_closed() {
                 return Err(self.closed());
             }
+            self.shared.place.check()?;
             Ok(self.shared.options.clock.now())
         })
     }

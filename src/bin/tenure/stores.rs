@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tenure::Error;
 use tenure::clock::SystemClock;
-use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous};
+use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, StoreError, Synchronous};
 #[cfg(feature = "mongodb")]
 use tenure::store::{MongoOptions, MongoStore};
 #[cfg(feature = "postgres")]
@@ -31,7 +31,7 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
                 busy_timeout: config.store.busy_timeout.0,
                 ..SqliteOptions::new(path, clock)
             };
-            Ok(Arc::new(SqliteStore::open(options)?))
+            Ok(Arc::new(SqliteStore::open(options).map_err(|error| no_store(path, error))?))
         }
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(url) => {
@@ -61,6 +61,23 @@ fn make_folder(path: &Path) -> Result<(), Failure> {
         )
         .hint("name another store with --store sqlite:PATH")
     })
+}
+
+/// What the files beside a database take at least.
+const LEAST_ROOM: u64 = 256 << 10;
+
+/// Why a file was not opened. Of a disk without room the database says but that it failed.
+fn no_store(path: &Path, error: StoreError) -> Failure {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let room = rustix::fs::statvfs(folder).map(|room| room.f_bavail.saturating_mul(room.f_frsize));
+    let failure = Failure::from(error);
+    match room {
+        Ok(room) if room < LEAST_ROOM => failure.hint(format!(
+            "there are {room} bytes left where \"{}\" is: make room, or name another store with --store",
+            folder.display()
+        )),
+        _ => failure,
+    }
 }
 
 /// Why a host was not opened. The folder for the files of runs is blamed on who named it.

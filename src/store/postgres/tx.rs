@@ -22,7 +22,7 @@ use crate::model::{
 };
 use crate::store::Hint;
 
-/// Numbers of names. They never change once they are committed, whoever wrote them.
+/// Numbers of names. They never change once they are committed, whoever wrote them, as long as the server lives.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) tasks: HashMap<TaskId, i64>,

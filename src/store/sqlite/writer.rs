@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
 use super::claim::alike;
 use super::fault::{Fault, Step};
 use super::hot::Statements;
+use super::place::Place;
 use super::probe::Probe;
 use super::tx::{Memory, Tx, data_version, roll_back};
 use super::{SqliteOptions, Synchronous};
@@ -123,6 +124,7 @@ struct Writer<'c> {
     options: SqliteOptions,
     hints: broadcast::Sender<Hint>,
     probe: Probe,
+    place: Arc<Place>,
     memory: Memory,
     /// Whether the next commit reaches the disk before it is answered.
     lasting: bool,
@@ -140,10 +142,11 @@ pub(super) fn start(
     options: SqliteOptions,
     hints: broadcast::Sender<Hint>,
     probe: Probe,
+    place: Arc<Place>,
 ) -> io::Result<JoinHandle<()>> {
     Builder::new().name("tenure-sqlite-writer".to_owned()).spawn(move || {
         let path = options.path.clone();
-        let close = Writer::new(&conn, &mailbox, options, hints, probe).run();
+        let close = Writer::new(&conn, &mailbox, options, hints, probe, place).run();
         if let Some(reply) = close {
             reply.send(close_file(conn, &path));
             for command in mailbox.try_iter() {
@@ -172,13 +175,14 @@ impl<'c> Writer<'c> {
         options: SqliteOptions,
         hints: broadcast::Sender<Hint>,
         probe: Probe,
+        place: Arc<Place>,
     ) -> Self {
         let seen = super::read::newest_cursor(conn).unwrap_or(0);
         let data_version = data_version(conn).unwrap_or(0);
         let (hot, memory) = (Statements::of(conn), Memory::default());
         let looked = Instant::now();
         let lasting = options.synchronous == Synchronous::Full;
-        Self { conn, hot, mailbox, options, hints, probe, memory, lasting, data_version, looked, seen }
+        Self { conn, hot, mailbox, options, hints, probe, place, memory, lasting, data_version, looked, seen }
     }
 
     /// Until it is closed, or everybody has gone and the mailbox is empty. Answers with the call that ends it.
@@ -236,6 +240,9 @@ impl<'c> Writer<'c> {
         if batch.is_empty() {
             return;
         }
+        if let Err(gone) = self.place.check() {
+            return refuse(batch, &gone);
+        }
         match self.transact(&batch) {
             Ok((worth, hint)) => {
                 // Before the answers: who begins to watch after one hears nothing of what it was told.
@@ -289,6 +296,7 @@ impl<'c> Writer<'c> {
     /// Tells watchers what other programs have changed.
     fn look_around(&mut self) {
         self.looked = Instant::now();
+        self.place.look();
         let Ok(version) = data_version(self.conn) else { return };
         if version == self.data_version {
             return;

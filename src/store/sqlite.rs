@@ -370,7 +370,7 @@ impl Store for SqliteStore {
     }
 
     fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>> {
-        self.show(Extent::Records, |conn| agents::all(conn))
+        self.show(Extent::Records, agents::all)
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {

@@ -263,6 +263,8 @@ async fn field_l15_completion_and_takeover_end_in_one_record() {
         ways[usize::from(run.attempts.len() > 1)] += 1;
         let ends = run.events.iter().filter(|event| event.status.is_some_and(|status| status.is_terminal()));
         assert_eq!(ends.count(), 1, "seed {seed}\n{seen}");
+        a.kill();
+        b.kill();
     }
     assert!(ways[0] > 0 && ways[1] > 0, "each of them was first now and then: {ways:?}");
 }

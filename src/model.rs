@@ -24,6 +24,8 @@ pub use id::{AgentId, AttemptId, InstanceId, RunId, TaskId};
 pub use invalid::{Invalid, Problem};
 pub use occurrence::{Occurrence, OccurrenceOutcome, SkipReason};
 pub use payload::{PREVIEW_CHARACTERS, Payload, RunResult};
+#[cfg(feature = "http")]
+pub(crate) use reading::Reading;
 pub(crate) use reading::read;
 pub use run::{
     Approval, ApprovalAnswer, Attempt, AttemptStatus, CancelIntent, CancelMode, ErrorClass, Idempotency,

@@ -15,6 +15,8 @@ mod left;
 #[cfg(target_os = "linux")]
 #[path = "program/orphans.rs"]
 mod orphans;
+#[path = "program/owned.rs"]
+mod owned;
 #[path = "program/reload.rs"]
 mod reload;
 #[path = "program/run.rs"]

@@ -11,6 +11,7 @@ use super::names::Named;
 use super::problem::{Answer, Problem};
 use super::query::{Words, number, shown};
 use super::stream::{Stream, Watched};
+use super::text::Only;
 use super::{Api, accept, answer, pages, schemas};
 use crate::model::{Event, RunId, Subject, TaskId};
 use crate::view::EventView;
@@ -26,7 +27,7 @@ const AT_ONCE: usize = 200;
 /// About how many bytes an event takes besides what is particular.
 const EVENT_BYTES: usize = 512;
 
-/// How many events are looked at for those of a task, for one list.
+/// How many events are looked at for those that are to be told, for one list.
 const MOST_LOOKED_AT: usize = 10_000;
 
 #[derive(Serialize)]
@@ -46,9 +47,9 @@ struct OfAll {
 }
 
 /// What is asked of events.
-struct Asked {
+pub(super) struct Asked {
     after: Option<u64>,
-    task: Option<TaskId>,
+    only: Option<Only>,
     limit: usize,
     stream: bool,
 }
@@ -60,11 +61,16 @@ impl Asked {
 
     fn of_all(api: &Api, parts: &Parts) -> Result<Self, Problem> {
         let mut words = Words::of(parts)?;
-        let task = words.name("task_id", TaskId::new);
-        Ok(Self { task, ..Self::read(api, parts, words)? })
+        let only = words.name("task_id", TaskId::new).map(Only::Task);
+        Ok(Self::read(api, parts, words)?.only(only))
     }
 
-    fn read(api: &Api, parts: &Parts, mut words: Words) -> Result<Self, Problem> {
+    /// The same, of some of all events.
+    pub(super) fn only(self, only: Option<Only>) -> Self {
+        Self { only, ..self }
+    }
+
+    pub(super) fn read(api: &Api, parts: &Parts, mut words: Words) -> Result<Self, Problem> {
         let stream = accept::choose(&parts.headers, &[JSON, STREAM])? == STREAM;
         let most = api.options().max_page;
         let after = words.one("after", number);
@@ -72,7 +78,7 @@ impl Asked {
         words.done()?;
         // A browser that connects again asks with the address of the first time.
         let after = if stream { last_event_id(&parts.headers)?.or(after) } else { after };
-        Ok(Self { after, task: None, limit, stream })
+        Ok(Self { after, only: None, limit, stream })
     }
 }
 
@@ -111,7 +117,7 @@ pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): 
         if run.status.is_terminal() && after >= run.last_event {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
-        return stream(&api, Watched { subject, task: None }, Some(after)).await;
+        return stream(&api, Watched { subject, only: None }, Some(after)).await;
     }
     let (events, more) = within(&api, read(&api, subject, after, asked.limit)).await?;
     answer::ok(&OfRun { run_id: &run_id, count: events.len(), more, events: views(&events) })
@@ -132,13 +138,17 @@ pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): 
         (status = 406, description = "neither media type is accepted", body = schemas::Problem),
     ))]
 pub(super) async fn of_all(State(api): State<Api>, parts: Parts) -> Answer {
-    let asked = Asked::of_all(&api, &parts)?;
+    told(&api, Asked::of_all(&api, &parts)?).await
+}
+
+/// All events that are asked for, as a list or as a stream.
+pub(super) async fn told(api: &Api, asked: Asked) -> Answer {
     if asked.stream {
-        return stream(&api, Watched { subject: Subject::All, task: asked.task }, asked.after).await;
+        return stream(api, Watched { subject: Subject::All, only: asked.only }, asked.after).await;
     }
-    let found = match &asked.task {
-        Some(task_id) => of_task(&api, task_id, &asked).await?,
-        None => page(&api, asked.after.unwrap_or(0), asked.limit).await?,
+    let found = match &asked.only {
+        Some(only) => some(api, only, &asked).await?,
+        None => page(api, asked.after.unwrap_or(0), asked.limit).await?,
     };
     answer::ok(&found)
 }
@@ -173,13 +183,12 @@ async fn read(api: &Api, subject: Subject, after: u64, limit: usize) -> Result<(
 
 /// About what an event takes in an answer.
 fn bytes_of(event: &Event) -> usize {
-    // What cannot be written takes nothing.
-    let data = event.data.as_ref().and_then(|data| serde_json::to_vec(data).ok());
-    EVENT_BYTES + data.map_or(0, |data| data.len())
+    let data = if event.data.is_null() { 0 } else { event.data.to_string().len() };
+    EVENT_BYTES + data
 }
 
-/// Those of a task and its runs, found among all: no store knows them by their task.
-async fn of_task(api: &Api, task_id: &TaskId, asked: &Asked) -> Result<OfAll, Problem> {
+/// Some of them, found among all: no store knows them by their task.
+async fn some(api: &Api, only: &Only, asked: &Asked) -> Result<OfAll, Problem> {
     let mut found = OfAll { events: Vec::new(), count: 0, cursor: asked.after.unwrap_or(0), more: true };
     let mut looked_at = 0;
     while found.more && found.count < asked.limit && looked_at < MOST_LOOKED_AT {
@@ -192,7 +201,7 @@ async fn of_task(api: &Api, task_id: &TaskId, asked: &Asked) -> Result<OfAll, Pr
                 break;
             }
             found.cursor = event.cursor;
-            if event.task_id == *task_id {
+            if only.meets(&event.task_id) {
                 found.events.push(EventView::from(event));
                 found.count += 1;
             }

@@ -164,3 +164,10 @@ fn a_store_that_is_deleted_under_a_server_is_missed_and_nothing_is_taken_any_mor
     until("it is back", || server.get("/readyz").status == 200);
     assert_eq!(server.post("/background/tasks/t/pause", "{}").status, 200);
 }
+
+#[test]
+fn own_s1_2_two_servers_on_one_file_keep_who_owns_what_for_any_language() {
+    let place = Place::with(crate::owned::CONFIG);
+    let (one, other) = (place.serve(&[]), place.serve(&[]));
+    crate::owned::play(&one, &other, "chat-7");
+}

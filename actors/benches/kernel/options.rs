@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Measure(Plan),
     /// Asked by the program itself, of a fresh copy of itself.
     WeighOne(Load),
+    /// Nothing but so many lives of one variant: for profiles.
+    LiveOne(Load),
 }
 
 /// How much of everything.
@@ -76,8 +78,9 @@ impl Plan {
 pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     let arguments: Vec<String> = arguments.collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    if let [WEIGH, variant, flavour, count] = words[..] {
-        return weigh_one(variant, flavour, count).ok_or_else(usage);
+    if let [word @ (WEIGH | LIVE), variant, flavour, count] = words[..] {
+        let command = if word == WEIGH { Command::WeighOne } else { Command::LiveOne };
+        return load(variant, flavour, count).map(command).ok_or_else(usage);
     }
     let is_bench = words.contains(&"--bench") && !words.contains(&"--quick");
     let mut plan = if is_bench { Plan::full() } else { Plan::quick() };
@@ -89,10 +92,11 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, 
 }
 
 pub(crate) const WEIGH: &str = "--weigh-one";
+const LIVE: &str = "--live-one";
 
-fn weigh_one(variant: &str, flavour: &str, count: &str) -> Option<Command> {
+fn load(variant: &str, flavour: &str, count: &str) -> Option<Load> {
     let (variant, flavour) = (Variant::from_name(variant)?, Flavour::from_name(flavour)?);
-    Some(Command::WeighOne(Load { variant, flavour, count: count.parse().ok()? }))
+    Some(Load { variant, flavour, count: count.parse().ok()? })
 }
 
 fn usage() -> String {

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tenure::agents::Directory;
-use tenure::http::{Api, HttpOptions, Token};
+use tenure::http::{Api, HttpOptions, OwnershipOptions, Token};
 use tenure::model::AgentId;
 use tenure::store::Store;
 use tenure::{Shutdown, Tenure};
@@ -110,6 +110,11 @@ fn options(config: &Config) -> Result<HttpOptions, Failure> {
         allowed_hosts: server.allowed_hosts.iter().map(|name| name.as_str().into()).collect(),
         default_agent: default_agent.map_err(tenure::Error::from)?,
         allow_agents: server.allow_agents,
+        ownership: config.ownership.serve.then(|| OwnershipOptions {
+            namespace: config.ownership.namespace.as_deref().map(Into::into),
+            lease: config.ownership.lease.map(|lease| lease.0),
+            max_outcome_bytes: config.ownership.max_outcome_bytes,
+        }),
         max_body_bytes: server.max_body_bytes,
         max_page: server.max_page,
         max_waits: server.max_waits,

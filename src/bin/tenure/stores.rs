@@ -71,13 +71,18 @@ fn no_store(path: &Path, error: StoreError) -> Failure {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let room = rustix::fs::statvfs(folder).map(|room| room.f_bavail.saturating_mul(room.f_frsize));
     let failure = Failure::from(error);
-    match room {
-        Ok(room) if room < LEAST_ROOM => failure.hint(format!(
-            "there are {room} bytes left where \"{}\" is: make room, or name another store with --store",
-            folder.display()
-        )),
-        _ => failure,
+    match room.ok().and_then(|room| without_room(room, folder)) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
     }
+}
+
+/// What to do if so many bytes are too few.
+fn without_room(room: u64, folder: &Path) -> Option<String> {
+    let folder = folder.display();
+    let hint =
+        format!("{room} bytes are left where \"{folder}\" is: make room, or name another store with --store");
+    (room < LEAST_ROOM).then_some(hint)
 }
 
 /// Why a host was not opened. The folder for the files of runs is blamed on who named it.
@@ -91,4 +96,19 @@ pub(crate) fn no_workspace(loaded: &Loaded, error: Error) -> Failure {
     };
     Failure::usage(format!("{blame}: the folder \"{folder}\" cannot be made: {why}"))
         .hint("name a folder that this user may make and write with --workspace FOLDER")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_room_is_told_by_its_room() {
+        let told = without_room(0, Path::new(".tenure")).unwrap();
+        assert!(told.starts_with("0 bytes are left where \".tenure\" is: make room"), "{told}");
+        assert_eq!(without_room(LEAST_ROOM, Path::new(".")), None);
+        let error = || StoreError::refused(tenure::store::RefusedKind::Unavailable, "disk I/O error");
+        let here = no_store(&std::env::temp_dir().join("x.db"), error());
+        assert_eq!((here.exit, here.message), (Exit::Unavailable, Failure::from(error()).message));
+    }
 }

@@ -38,8 +38,8 @@ impl Kept {
         Ok(match self {
             Self::Sqlite { file } => {
                 let options = SqliteOptions {
-                    // What is killed is the OS process; the disk goes on.
-                    synchronous: Synchronous::Normal,
+                    // As it is by default: an answer is a step of its own, after the commit.
+                    synchronous: Synchronous::Full,
                     poll: manner.poll,
                     ..SqliteOptions::new(file, Arc::new(SystemClock))
                 };
@@ -98,6 +98,9 @@ impl Kept {
     }
 }
 
+/// An empty store, with the folder it is in, if it is in one.
+type Fresh = (Kept, Option<TempDir>);
+
 /// A kind of store, on which tests are run.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground {
@@ -106,8 +109,7 @@ pub(crate) struct Ground {
     pub(crate) server: Option<&'static str>,
     /// Whether the clocks of workers are set apart.
     pub(crate) skewed: bool,
-    /// An empty store; with the folder it is in, if it is in one.
-    fresh: fn() -> Result<(Kept, Option<TempDir>), String>,
+    fresh: fn() -> Result<Fresh, String>,
 }
 
 /// All kinds, one line each.
@@ -133,7 +135,7 @@ impl Ground {
         self.server.into_iter().chain(self.skewed.then_some("faketime")).collect()
     }
 
-    pub(crate) fn fresh(&self) -> (Kept, Option<TempDir>) {
+    pub(crate) fn fresh(&self) -> Fresh {
         (self.fresh)().unwrap_or_else(|why| panic!("no {}: {why}", self.name))
     }
 
@@ -152,15 +154,15 @@ impl Ground {
     }
 }
 
-fn a_schema() -> Result<(Kept, Option<TempDir>), String> {
+fn a_schema() -> Result<Fresh, String> {
     Ok((in_postgres(servers::postgres().clone()?), None))
 }
 
-fn a_namespace() -> Result<(Kept, Option<TempDir>), String> {
+fn a_namespace() -> Result<Fresh, String> {
     Ok((in_redis(servers::redis::redis().clone()?), None))
 }
 
-fn in_a_file() -> Result<(Kept, Option<TempDir>), String> {
+fn in_a_file() -> Result<Fresh, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     Ok((Kept::Sqlite { file: folder.path().join("tenure.db") }, Some(folder)))
 }

@@ -17,6 +17,14 @@ const RULES: &[Rule] = &[
     (("log.level", logging::EXPECTED), |config| logging::is_known(&config.log.level)),
     (("server.max_body_bytes", "at least 1"), |config| config.server.max_body_bytes >= 1),
     (("server.max_page", "at least 1"), |config| config.server.max_page >= 1),
+    (("ownership.namespace", "1 to 142 bytes"), |config| {
+        config.ownership.namespace.as_ref().is_none_or(|name| (1..=142).contains(&name.len()))
+    }),
+    (("ownership.lease", "at least 100ms, and at most a day"), |config| {
+        let within = Duration::from_millis(100)..=Duration::from_secs(86_400);
+        config.ownership.lease.is_none_or(|lease| within.contains(&lease.0))
+    }),
+    (("ownership.max_outcome_bytes", "at least 1"), |config| config.ownership.max_outcome_bytes >= 1),
     (("server.max_connections", "at least 1"), |config| config.server.max_connections >= 1),
     (
         ("server.token", "1 or more visible characters of ASCII without blanks, or no token at all"),

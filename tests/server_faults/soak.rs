@@ -151,7 +151,7 @@ impl Soak {
         let measure = Measure::of(is_full());
         let mut stage = Stage::set(ground, TASKS).await;
         // Nothing in it waits for that: a busy machine may take longer to bring all of them to their ends.
-        stage.allow(measure.length + Duration::from_secs(240));
+        stage.allow(measure.length + Duration::from_secs(480));
         let setup = Setup {
             lease_ms: 1_500,
             heartbeat_ms: 300,

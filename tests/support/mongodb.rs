@@ -32,7 +32,6 @@ pub(crate) fn fixture(start: Timestamp) -> Fixture {
     let clock = Arc::new(ManualClock::at(start));
     let lent = lend();
     let mut options = options(&lent.0);
-    // The server may be slow, and is shared by all tests of this process.
     options.patience = Duration::from_secs(120);
     options.clock = Some(Arc::clone(&clock) as Arc<dyn Clock>);
     let open = move || {
@@ -50,9 +49,10 @@ pub(crate) fn options(database: &str) -> MongoOptions {
 
 pub(crate) fn url(database: &str) -> String {
     let server = mongodb_server::mongodb().as_ref().expect("a server");
-    let (address, query) = server.split_once('?').map_or((server.as_str(), None), |(a, q)| (a, Some(q)));
-    let query = query.map_or_else(String::new, |query| format!("?{query}"));
-    format!("{}/{database}{query}", address.trim_end_matches('/'))
+    let (address, query) = server.split_once('?').unwrap_or((server, ""));
+    // The server may be slow, and is shared by all tests of this process.
+    let patient = "connectTimeoutMS=60000&serverSelectionTimeoutMS=60000";
+    format!("{}/{database}?{patient}&{query}", address.trim_end_matches('/')).trim_end_matches('&').to_owned()
 }
 
 /// A database with nothing in it.

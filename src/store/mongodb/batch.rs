@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::timeout;
+
 use super::fault::{Fault, Step};
 use super::flush;
 use super::link::{Db, Failed, Tx, Word, Write, name};
@@ -36,9 +38,14 @@ pub(super) struct Own<'w> {
 
 /// Makes the transaction.
 pub(super) async fn transact(db: &Arc<Db>, batch: &[Command], own: Own<'_>) -> Result<Done, Failed> {
+    let patience = db.options.patience.saturating_mul(2);
     let mut tx = Tx::begin(db).await.map_err(Failed::Before)?;
-    match within(&mut tx, db, batch, own).await {
-        Ok(done) => tx.commit().await.map(|()| done),
+    let worked = timeout(patience, within(&mut tx, db, batch, own)).await;
+    match worked.unwrap_or(Err(Fault::Silent)) {
+        Ok(done) => {
+            let committed = timeout(patience, tx.commit()).await;
+            committed.unwrap_or(Err(Failed::AtCommit(Fault::Silent))).map(|()| done)
+        }
         Err(fault) => {
             tx.abort().await;
             Err(Failed::Before(fault))

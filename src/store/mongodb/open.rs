@@ -45,7 +45,7 @@ async fn client(options: &MongoOptions) -> mongodb::error::Result<Client> {
     given.app_name = Some("tenure".to_owned());
     given.read_concern = Some(ReadConcern::majority());
     given.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build());
-    given.server_selection_timeout = Some(CONNECT.min(options.patience));
+    given.server_selection_timeout.get_or_insert(CONNECT.min(options.patience));
     given.connect_timeout.get_or_insert(CONNECT.min(options.patience));
     given.max_pool_size.get_or_insert(MOST_CONNECTIONS);
     // What is read has to be what was written last.

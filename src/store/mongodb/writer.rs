@@ -7,7 +7,6 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::batch::{Done, Own, Worth, transact};
-use super::fault::Fault;
 use super::link::{Db, Failed};
 use crate::model::{AgentId, Run};
 use crate::store::{
@@ -206,11 +205,7 @@ impl Writer {
 
     async fn within(&mut self, batch: &[Command]) -> Result<Done, Failed> {
         self.turns += 1;
-        let own = Own { name: &self.own, number: self.turns };
-        let patience = self.db.options.patience.saturating_mul(2);
-        let done = tokio::time::timeout(patience, transact(&self.db, batch, own)).await;
-        // It may have been about to commit.
-        done.unwrap_or(Err(Failed::AtCommit(Fault::Silent)))
+        transact(&self.db, batch, Own { name: &self.own, number: self.turns }).await
     }
 }
 

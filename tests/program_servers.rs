@@ -44,7 +44,13 @@ shared = true
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
-    for (server, url) in [("postgres", postgres as Url), ("redis", redis as Url)] {
+    let stores = [
+        ("postgres", postgres as Url),
+        ("redis", redis as Url),
+        #[cfg(feature = "mongodb")]
+        ("mongodb", mongodb as Url),
+    ];
+    for (server, url) in stores {
         trials.push(trial(server, "two_hosts_of_one_store_share_the_work", url, share, &arguments));
         let name = "own_s1_2_two_hosts_of_one_store_keep_who_owns_what_for_any_language";
         trials.push(trial(server, name, url, own, &arguments));
@@ -65,6 +71,12 @@ fn redis(test: u8) -> Result<String, String> {
     let url = redis_server::redis().clone()?;
     let (address, _) = url.rsplit_once('/').ok_or_else(|| format!("no database in {url:?}"))?;
     Ok(format!("{address}/{test}"))
+}
+
+#[cfg(feature = "mongodb")]
+fn mongodb(test: u8) -> Result<String, String> {
+    let url = servers::mongodb::mongodb().clone()?;
+    Ok(format!("{}/program_{}_{test}", url.trim_end_matches('/'), std::process::id()))
 }
 
 fn trial(

@@ -48,7 +48,6 @@ mod commit;
 mod conn;
 mod fault;
 mod flush;
-mod hint;
 mod lanes;
 mod list;
 mod load;

@@ -23,6 +23,7 @@ const PLACES: &[(Window, &[Point])] = {
         (Window::Outcome, &[Before, BeforeAttempt, BeforeEvent, After]),
         (Window::Recover, &[Before, BeforeAttempt, BeforeEvent, After]),
         (Window::Fire, &[Before, BeforeEvent, After]),
+        (Window::Disk, &[Before]),
     ]
 };
 

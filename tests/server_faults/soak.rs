@@ -28,11 +28,16 @@ const TASKS: &[&str] = &[
 ];
 
 const HOSTS: usize = 3;
-/// Runs are wanted of these in turn: most of the first, few of those of which one waits for the other.
-const WANTED: [&str; 24] = [
-    "many", "many", "many", "skip", "many", "many", "next", "many", "many", "many", "skip", "fail", "many",
-    "many", "many", "skip", "many", "many", "many", "many", "many", "many", "skip", "fail",
-];
+/// Of which task a run is wanted: most of the first, few of that of which one run waits for the other.
+fn task_of(number: usize) -> &'static str {
+    match number {
+        n if n % 50 == 10 => "next",
+        n if n % 6 == 3 => "skip",
+        n if n % 12 == 11 => "fail",
+        _ => "many",
+    }
+}
+
 /// How many requests of a host wait for an answer at once.
 const ASKED: usize = 6;
 /// How long a host is waited for where it is to be hit; then it is hit wherever it is.
@@ -146,7 +151,7 @@ impl Soak {
         let measure = Measure::of(is_full());
         let mut stage = Stage::set(ground, TASKS).await;
         // Nothing in it waits for that: a busy machine may take longer to bring all of them to their ends.
-        stage.allow(measure.length + Duration::from_secs(240));
+        stage.allow(measure.length + Duration::from_secs(480));
         let setup = Setup {
             lease_ms: 1_500,
             heartbeat_ms: 300,
@@ -260,8 +265,7 @@ impl Soak {
                     }
                     None => break,
                 };
-                let task = WANTED[number % WANTED.len()];
-                let id = self.stage.want(n, task, None, Some(&format!("request-{number}")));
+                let id = self.stage.want(n, task_of(number), None, Some(&format!("request-{number}")));
                 self.asked.insert(id, (n, number));
             }
         }

@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::thread;
 
+#[path = "servers/mongodb.rs"]
+pub(crate) mod mongodb;
 #[path = "servers/own.rs"]
 pub(crate) mod own;
 #[path = "servers/redis.rs"]

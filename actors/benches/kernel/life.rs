@@ -102,12 +102,12 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
 /// Lives of one variant, start and close, and nothing beside.
 pub(crate) fn live_here(load: Load) {
     let Load { variant, flavour, count } = load;
-    drop(match variant {
+    let _ = match variant {
         Variant::Idle => flavour.run(baseline::life_of_idle(count)),
         Variant::Job => flavour.run(baseline::life_of_jobs(count)),
         Variant::Task => flavour.run(baseline::life_of_tasks(count)),
         Variant::Ours => flavour.run(ours::life(ours::ids(count), 1, function)),
-    });
+    };
 }
 
 fn live(flavour: Flavour, ids: &Arc<[ProcessId]>) -> Round {

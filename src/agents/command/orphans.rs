@@ -132,18 +132,26 @@ fn sweep() {
     tracing::warn!("what programs have left behind does not end when it is killed");
 }
 
-/// About how many orphans something was done.
+/// About how many orphans something was done. Programs are started meanwhile: what was just started is known before
+/// the lock is to be had.
 fn look() -> usize {
-    let state = STATE.lock();
-    let orphans = children().into_iter().filter(|id| !state.children.contains(id));
-    orphans.filter(|id| state.settle(*id)).count()
+    let children: Vec<u32> = processes().into_iter().filter(|id| is_child(*id)).collect();
+    children.into_iter().filter(|id| STATE.lock().settle(*id)).count()
+}
+
+fn is_child(id: u32) -> bool {
+    Seen::of(id).is_some_and(|seen| seen.parent == std::process::id())
 }
 
 impl State {
     /// Whether something was done about it: then what it had started is looked for again.
     fn settle(&self, orphan: u32) -> bool {
+        if self.children.contains(&orphan) {
+            return false;
+        }
         let (Some(seen), Some(id)) = (Seen::of(orphan), pid(orphan)) else { return false };
-        if seen.parent != getpid().as_raw_nonzero().get().unsigned_abs() {
+        // Again: one that was ours may have been counted meanwhile, and its number be another's.
+        if seen.parent != std::process::id() {
             return false;
         }
         if seen.has_ended {
@@ -162,9 +170,8 @@ fn pid(id: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(id).ok()?)
 }
 
-/// The children of this process, as far as they can be told from others without looking at each: that does not every
-/// system tell.
-fn children() -> Vec<u32> {
+/// The children of this process, where the system lists them; else all processes.
+fn processes() -> Vec<u32> {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
     let lists: io::Result<Vec<String>> =
         threads.map(|thread| fs::read_to_string(thread?.path().join("children"))).collect();

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tenure::Error;
 use tenure::clock::SystemClock;
 use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, StoreError, Synchronous};
+#[cfg(feature = "mongodb")]
+use tenure::store::{MongoOptions, MongoStore};
 #[cfg(feature = "postgres")]
 use tenure::store::{PostgresOptions, PostgresStore};
 #[cfg(feature = "redis")]
@@ -37,6 +39,12 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
             options.patience = config.store.busy_timeout.0;
             options.synchronous_commit = config.store.synchronous == Sync::Full;
             Ok(Arc::new(PostgresStore::connect(options).await?))
+        }
+        #[cfg(feature = "mongodb")]
+        StoreUrl::Mongo(url) => {
+            let mut options = MongoOptions::parse(url.reveal())?;
+            options.patience = config.store.busy_timeout.0;
+            Ok(Arc::new(MongoStore::connect(options).await?))
         }
         #[cfg(feature = "redis")]
         StoreUrl::Redis(url) => Ok(Arc::new(RedisStore::open(RedisOptions::new(url.reveal())).await?)),

@@ -15,12 +15,12 @@ use super::flush::Failed;
 use super::load::Needs;
 use super::migrate::migrate;
 use super::options::PostgresOptions;
+use super::read;
 use super::tx::{Names, Tx};
-use super::{hint, read};
 use crate::model::{AgentId, Run};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
-    StoreError,
+    StoreError, hint,
 };
 
 /// The most calls of one transaction, and the most decisions and leases in them.

@@ -84,12 +84,13 @@ impl Gate {
         }
     }
 
-    /// As the writer of the store does, within its transaction.
+    /// As the writer of the store does, within its transaction, and who waits for its disk.
     pub(crate) fn look(&self, between: Between) {
         let (window, point) = match between {
             Between::RunAndAttempt(kind) => (window_of(kind), Point::BeforeAttempt),
             Between::AttemptAndEvent(kind) => (window_of(kind), Point::BeforeEvent),
             Between::RenewalAndCommit => (Some(Window::Renew), Point::BeforeEvent),
+            Between::CommitAndDisk => (Some(Window::Disk), Point::Before),
         };
         let at = window.map(|window| At { window, point, many: 1, refused: Vec::new() });
         if let Some(word) = at.and_then(|at| self.stop_at(at)) {

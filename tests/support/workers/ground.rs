@@ -38,8 +38,8 @@ impl Kept {
         Ok(match self {
             Self::Sqlite { file } => {
                 let options = SqliteOptions {
-                    // What is killed is the OS process; the disk goes on.
-                    synchronous: Synchronous::Normal,
+                    // As it is by default: an answer is a step of its own, after the commit.
+                    synchronous: Synchronous::Full,
                     poll: manner.poll,
                     ..SqliteOptions::new(file, Arc::new(SystemClock))
                 };

@@ -41,6 +41,8 @@ pub(crate) enum Window {
     Outcome,
     Recover,
     Fire,
+    /// Whatever it is: committed, and not answered before it is on the disk.
+    Disk,
 }
 
 /// Where in the window.

@@ -82,7 +82,7 @@ async fn migrate(config: &Config, asked: &Migrate, output: Output) -> Result<Exi
             return Err(failure.hint("name one: --store sqlite:PATH"));
         }
         StoreUrl::Sqlite(path) => path,
-        #[cfg(any(feature = "postgres", feature = "redis"))]
+        #[cfg(any(feature = "postgres", feature = "redis", feature = "mongodb"))]
         server => {
             // Whoever opens it brings it up to date. Which version it had, only a file tells before.
             here::store(config, Need::Any).await?.close().await?;

@@ -120,8 +120,8 @@ pub(crate) const TABLE: &[Setting] = &[
     setting!(ownership.retain_sessions, "TENURE_OWNERSHIP_RETAIN_SESSIONS", "LENGTH",
         "How long a session is remembered after its last task is gone."),
     setting!(store.url, "TENURE_STORE", "URL",
-        "Where records are kept: `memory:`, `sqlite:PATH`, `postgres://...` or `redis://...`. The folder of a \
-         file is made.")
+        "Where records are kept: `memory:`, `sqlite:PATH`, `postgres://...`, `redis://...` or \
+         `mongodb://...`. The folder of a file is made.")
         .flag("store").everywhere().restart(),
     setting!(store.synchronous, "TENURE_SYNCHRONOUS", "full|normal",
         "What an answered write survives: a loss of power, or the end of the program.").restart(),

@@ -159,8 +159,8 @@ impl Ownership {
         }
     }
 
-    /// Ownership in the store of a host, for owners that are elsewhere. What is over is removed by that host, once it is
-    /// told to [look after it](Self::is_looked_after_by).
+    /// Ownership in the store of a host, for owners that are elsewhere. What is over is removed by that host, once it
+    /// is told to [look after it](Self::is_looked_after_by).
     #[must_use]
     pub fn of(tenure: &Tenure, settings: OwnershipSettings) -> Self {
         Self::new(Arc::clone(&tenure.instance.store), settings)

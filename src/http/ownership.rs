@@ -123,8 +123,8 @@ struct Renewals {
 
 /// Renews leases, up to 10,000 in one request
 ///
-/// Each answer is a command to the owner of the lease in the same place: go on (`renewed`; with `cancel`, somebody wants
-/// it stopped), or stop (`fenced`, `gone`).
+/// Each answer is a command to the owner of the lease in the same place: go on (`renewed`; with `cancel`, somebody
+/// wants it stopped), or stop (`fenced`, `gone`).
 #[utoipa::path(post, path = "/ownership/renew", tag = "ownership", operation_id = "renew",
     request_body = schemas::Renew,
     responses((status = 200, body = schemas::Renewals)))]
@@ -145,7 +145,7 @@ pub(super) async fn renew(State(api): State<Api>, parts: Parts, given: Given) ->
 #[utoipa::path(post, path = "/ownership/publish", tag = "ownership", operation_id = "publish",
     request_body = schemas::Publish,
     responses(
-        (status = 200, description = "`committed`, or `already_committed` by a request before", body = schemas::VerbDone),
+        (status = 200, description = "`committed`, or `already_committed` before", body = schemas::VerbDone),
         (status = 409, description = "`fenced`: the token has lost its authority; `already_terminal`: another \
          outcome was published under it", body = schemas::Problem),
     ))]
@@ -257,8 +257,8 @@ struct Session {
 
 /// How the tasks of a session stand
 ///
-/// An answer has about 8 MiB of outcomes: results and snapshots past that are left out, and `left_out` names their tasks,
-/// each of which can be asked for by itself.
+/// An answer has about 8 MiB of outcomes: results and snapshots past that are left out, and `left_out` names their
+/// tasks, each of which can be asked for by itself.
 #[utoipa::path(post, path = "/ownership/inspect-session", tag = "ownership", operation_id = "inspect_session",
     request_body = schemas::SessionName,
     responses((status = 200, body = schemas::SessionInspection)))]
@@ -281,8 +281,8 @@ pub(super) async fn inspect_session(State(api): State<Api>, parts: Parts, given:
 /// What happens to what hosts own, in order
 ///
 /// Of a session, if one is named, else of all. As `text/event-stream`, if that is accepted: what came after
-/// `Last-Event-ID` (or `after`), or, without either, what comes from now on. `run_id` ends in the numbers of the task and
-/// of its run. An event says that something happened; how a task stands is said by asking.
+/// `Last-Event-ID` (or `after`), or, without either, what comes from now on. `run_id` ends in the numbers of the task
+/// and of its run. An event says that something happened; how a task stands is said by asking.
 #[utoipa::path(get, path = "/ownership/watch", tag = "ownership", operation_id = "watch",
     params(
         ("namespace" = Option<String>, Query, description = "of the session; all three or none"),
@@ -319,12 +319,12 @@ pub(super) async fn watch(State(api): State<Api>, parts: Parts) -> Answer {
 
 /// Asks for a run, a task or all that runs in a session to be cancelled
 ///
-/// `cooperative` asks the owners to stop: they hear of it by their next renewal at the latest. `force` ends the runs, and
-/// with them the authority of their tokens. Whoever does not get a 2xx must not believe that anything was cancelled.
+/// `cooperative` asks the owners to stop: they hear of it by their next renewal at the latest. `force` ends the runs,
+/// and with them the authority of their tokens. Who does not get a 2xx must not believe that anything was cancelled.
 #[utoipa::path(post, path = "/ownership/cancel", tag = "ownership", operation_id = "request_cancel",
     request_body = schemas::OwnedCancel,
     responses(
-        (status = 200, description = "how many runs were asked to stop, or have ended by it", body = schemas::Requested),
+        (status = 200, description = "how many were asked to stop, or ended by it", body = schemas::Requested),
         (status = 404, description = "there is no such task, or nothing is served here", body = schemas::Problem),
         (status = 409, description = "`already_terminal`: it had ended", body = schemas::Problem),
         (status = 410, description = "it is no longer kept", body = schemas::Problem),
@@ -349,7 +349,7 @@ pub(super) async fn cancel(State(api): State<Api>, parts: Parts, given: Given) -
     request_body = schemas::ReleaseSession,
     responses(
         (status = 200, body = schemas::Released),
-        (status = 409, description = "`still_running`: it was to be refused while anything runs", body = schemas::Problem),
+        (status = 409, description = "`still_running`: refused while anything runs", body = schemas::Problem),
     ))]
 pub(super) async fn release_session(State(api): State<Api>, parts: Parts, given: Given) -> Answer {
     let longest = api.options().max_wait;
@@ -446,7 +446,7 @@ pub(super) async fn acknowledge(State(api): State<Api>, parts: Parts, given: Giv
 
 /// Removes what was kept long enough, a batch of sessions in each request
 ///
-/// Hosts of this program do so by themselves, after the times of their settings, which are those that are left out here.
+/// Hosts of this program do so by themselves, after the times of their settings, which hold for what is left out.
 #[utoipa::path(post, path = "/ownership/reap", tag = "ownership", operation_id = "reap",
     request_body = Option<schemas::Reap>,
     responses((status = 200, body = schemas::Reaped)))]

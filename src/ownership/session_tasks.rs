@@ -408,8 +408,8 @@ impl SessionTasks {
 
     // --- what a host calls ------------------------------------------------------------------------------
 
-    /// Declares what this replica was told to the others of its host, by the name of that. Called at the start: a replica
-    /// that was told otherwise would see none of the tasks of the others (V9).
+    /// Declares what this replica was told to the others of its host, by the name of that. Called at the start: a
+    /// replica that was told otherwise would see none of the tasks of the others (V9).
     ///
     /// # Errors
     /// [`Error::Store`]: register again.

@@ -1,5 +1,5 @@
-//! The first two scenarios of the brief of ownership, played over plain HTTP by hosts that are no Rust: two `tenure serve`
-//! share a store, a replica of the host talks to each.
+//! The first two scenarios of the brief of ownership, played over plain HTTP as hosts in other languages do: two
+//! `tenure serve` share a store, and a replica of the host talks to each.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;

@@ -78,8 +78,8 @@ pub(in crate::http) enum Expected {
     LostRun(u32),
 }
 
-/// What becomes of a task when the task that started it is cancelled: it is cancelled in the same way, asked to stop, or
-/// left alone.
+/// What becomes of a task when the task that started it is cancelled: it is cancelled in the same way, asked to stop,
+/// or left alone.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub(in crate::http) enum WithParent {
@@ -348,8 +348,8 @@ pub(in crate::http) struct Inspection {
     why: Option<String>,
 }
 
-/// `suspect`: its lease has expired, and may still be renewed. `expired`: it was, and is no longer kept. `unknown`: it never
-/// began.
+/// `suspect`: its lease has expired, and may still be renewed. `expired`: it was, and is no longer kept. `unknown`: it
+/// never began.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub(in crate::http) enum OwnedState {

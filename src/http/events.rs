@@ -1,10 +1,13 @@
 //! Events: of a run, or of all; as a list, or as a stream that goes on where a reader left off.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::limits::{self, within};
 use super::names::Named;
@@ -21,8 +24,10 @@ const STREAM: &str = "text/event-stream";
 /// How many events a list has when nothing is said: all of nearly every run.
 const PAGE: usize = 1_000;
 
-/// How many events are looked at for those of a task, for one list.
+/// How many events are looked at for those of a task, for one list, and for how long: who gets fewer goes on from the
+/// cursor that it is given.
 const MOST_LOOKED_AT: usize = 10_000;
+const LOOK_TIME: Duration = Duration::from_millis(25);
 
 #[derive(Serialize)]
 struct OfRun<'a> {
@@ -157,8 +162,12 @@ async fn page(api: &Api, after: u64, limit: usize) -> Result<OfAll, Problem> {
 /// Those of a task and its runs, found among all: no store knows them by their task.
 async fn of_task(api: &Api, task_id: &TaskId, asked: &Asked) -> Result<OfAll, Problem> {
     let mut found = OfAll { events: Vec::new(), count: 0, cursor: asked.after.unwrap_or(0), more: true };
-    let mut looked_at = 0;
-    while found.more && found.count < asked.limit && looked_at < MOST_LOOKED_AT {
+    let (mut looked_at, until) = (0, Instant::now() + LOOK_TIME);
+    while found.more
+        && found.count < asked.limit
+        && looked_at < MOST_LOOKED_AT
+        && (looked_at == 0 || Instant::now() < until)
+    {
         let events = within(api, api.tenure().events(Subject::All, found.cursor, PAGE)).await?;
         found.more = events.len() == PAGE;
         looked_at += events.len();

@@ -55,7 +55,8 @@ async fn pages_of_runs_are_stable_under_inserts(f: Fixture) {
     assert_eq!(seen, ["r6", "r5", "r4", "r3", "r2", "r1", "r0"]);
 }
 
-/// A run that begins and one that waits, different in all that can be asked for; each filter, with what it lets through.
+/// A run that begins and one that waits, different in all that can be asked for; each filter, with what it lets
+/// through.
 async fn filtered(f: &Fixture) -> (Run, Vec<(RunFilter, Vec<&'static str>)>) {
     let start = f.now().await;
     let one = f.task(json!({ "task_id": "one", "query": "Buy Milk" })).await;

@@ -48,7 +48,8 @@ pub(super) async fn find(conn: &Conn) -> Step<Vec<Finding>> {
 /// Runs that were queued at another time than listings are told.
 async fn marks(conn: &Conn, found: &mut Vec<Finding>) -> Step<()> {
     let sql = format!(
-        "SELECT s.rid / {MARK}, min(s.queued_at), max(s.queued_at) FROM specs s LEFT JOIN marks m ON m.mark = s.rid / {MARK}
+        "SELECT s.rid / {MARK}, min(s.queued_at), max(s.queued_at) FROM specs s
+         LEFT JOIN marks m ON m.mark = s.rid / {MARK}
          GROUP BY 1 HAVING coalesce(min(s.queued_at) < min(m.first_at) OR max(s.queued_at) > max(m.last_at), true)"
     );
     for row in &conn.ask(sql, Vec::new()).await? {

@@ -452,8 +452,8 @@ macro_rules! unnest_runs {
         "unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
         $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::int[], $20::int[], $21::int[], $22::int[],
-        $23::int[], $24::int[], $25::smallint[], $26::smallint[], $27::smallint[], $28::uuid[], $29::text[], $30::bytea[],
-        $31::bytea[])"
+        $23::int[], $24::int[], $25::smallint[], $26::smallint[], $27::smallint[], $28::uuid[], $29::text[],
+        $30::bytea[], $31::bytea[])"
     };
 }
 macro_rules! run_names {
@@ -473,7 +473,8 @@ pub(super) const UPDATE_RUNS: &str = concat!(
      heartbeat_at = x.heartbeat_at, claimed_at = x.claimed_at, started_at = x.started_at,
      attempt_started_at = x.attempt_started_at, finished_at = x.finished_at, ended_at = x.ended_at, flags = x.flags,
      attempt = x.attempt, failures = x.failures, interruptions = x.interruptions, status = x.status, place = x.place,
-     resting = x.resting, owner = x.owner, extra = x.extra, tried = x.tried, small = x.small FROM ",
+     resting = x.resting, owner = x.owner, extra = x.extra, tried = x.tried, small = x.small
+     FROM ",
     unnest_runs!(),
     " AS x (",
     run_names!(),

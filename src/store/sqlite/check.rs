@@ -48,7 +48,8 @@ pub(super) fn find(conn: &Connection) -> Step<Vec<Finding>> {
 /// Runs that were queued at another time than listings are told.
 fn marks(conn: &Connection, found: &mut Vec<Finding>) -> Step<()> {
     let mut select = conn.prepare(
-        "SELECT r.rid / 4096, min(r.queued_at), max(r.queued_at) FROM runs r LEFT JOIN marks m ON m.mark = r.rid / 4096
+        "SELECT r.rid / 4096, min(r.queued_at), max(r.queued_at) FROM runs r
+         LEFT JOIN marks m ON m.mark = r.rid / 4096
          GROUP BY 1 HAVING coalesce(min(r.queued_at) < min(m.first_at) OR max(r.queued_at) > max(m.last_at), 1)",
     )?;
     let mut rows = select.query([])?;
@@ -64,7 +65,8 @@ fn marks(conn: &Connection, found: &mut Vec<Finding>) -> Step<()> {
 fn task_events(conn: &Connection, found: &mut Vec<Finding>) -> Step<()> {
     let mut select = conn.prepare(
         "SELECT -e.subject, e.seq, e.at, e.cursor FROM events e WHERE e.subject < 0
-         AND NOT EXISTS (SELECT 1 FROM task_events t WHERE t.tid = -e.subject AND t.seq = e.seq AND t.cursor = e.cursor)",
+         AND NOT EXISTS
+         (SELECT 1 FROM task_events t WHERE t.tid = -e.subject AND t.seq = e.seq AND t.cursor = e.cursor)",
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {

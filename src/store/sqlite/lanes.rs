@@ -201,8 +201,8 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// Where a waiting run waits that is written or has become due, and what it is found by there: behind those of its agent that wait for a
-    /// lane already, unless it has its room there.
+    /// Where a waiting run waits that is written or has become due, and what it is found by there: behind those of
+    /// its agent that wait for a lane already, unless it has its room there.
     pub(super) fn place_for(
         &mut self,
         members: &[Member],

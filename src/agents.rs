@@ -20,6 +20,8 @@ mod toolbox;
 mod view;
 mod webhook;
 
+#[cfg(target_os = "linux")]
+pub use command::Orphans;
 pub use definition::{AgentDefinition, ChatAgent, CommandAgent, HttpAgent, KINDS};
 pub use directory::Directory;
 pub use view::{AgentSource, AgentView};

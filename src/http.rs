@@ -8,6 +8,8 @@
 //! can do wrong is a problem document, made in one place. [`openapi()`] is made from the handlers, so that it names
 //! what is served and nothing else.
 //!
+//! Hosts in other languages ask for the verbs of ownership below `/ownership`: one path a verb, on the same records.
+//!
 //! Event streams are fed by one reader of the store for all of them; a slow reader slows nobody, and goes on from the
 //! store.
 
@@ -25,6 +27,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::agents::Directory;
+use crate::ownership::{Ownership, OwnershipSettings};
 use crate::tenure::Tenure;
 
 mod accept;
@@ -33,6 +36,7 @@ mod answer;
 mod auth;
 mod body;
 mod events;
+mod fields;
 mod files;
 mod hub;
 mod limits;
@@ -40,6 +44,8 @@ mod metrics;
 mod names;
 mod openapi;
 mod options;
+mod ownership;
+mod pages;
 mod problem;
 mod query;
 mod runs;
@@ -52,7 +58,7 @@ mod text;
 mod wording;
 
 pub use openapi::openapi;
-pub use options::{HttpOptions, Token};
+pub use options::{HttpOptions, OwnershipOptions, Token};
 
 use hub::Hub;
 use limits::Room;
@@ -69,6 +75,7 @@ struct Inner {
     tenure: Tenure,
     directory: Arc<Directory>,
     options: RwLock<Arc<HttpOptions>>,
+    ownership: RwLock<Option<Ownership>>,
     hub: Hub,
     metrics: Metrics,
     waits: Room,
@@ -86,6 +93,7 @@ impl Api {
     #[must_use]
     pub fn new(tenure: Tenure, directory: Arc<Directory>, options: HttpOptions) -> Self {
         let inner = Inner {
+            ownership: RwLock::new(owning(&tenure, &options)),
             tenure,
             directory,
             options: RwLock::new(Arc::new(options)),
@@ -108,6 +116,7 @@ impl Api {
 
     /// Replaces the options. Requests in progress go on under those they began with.
     pub fn reload(&self, options: HttpOptions) {
+        *self.inner.ownership.write() = owning(self.tenure(), &options);
         *self.inner.options.write() = Arc::new(options);
     }
 
@@ -122,6 +131,11 @@ impl Api {
 
     fn tenure(&self) -> &Tenure {
         &self.inner.tenure
+    }
+
+    /// The verbs of ownership, if they are served.
+    fn ownership(&self) -> Option<Ownership> {
+        self.inner.ownership.read().clone()
     }
 
     fn directory(&self) -> &Directory {
@@ -151,6 +165,18 @@ impl Api {
     fn closing(&self) -> watch::Receiver<bool> {
         self.inner.closing.subscribe()
     }
+}
+
+fn owning(tenure: &Tenure, options: &HttpOptions) -> Option<Ownership> {
+    let served = options.ownership.as_ref()?;
+    let settings = OwnershipSettings {
+        namespace: served.namespace.clone(),
+        grace: tenure.settings().grace(),
+        outcome_limit: served.max_outcome_bytes,
+        poll: tenure.settings().poll,
+        blobs: None,
+    };
+    Some(Ownership::of(tenure, settings))
 }
 
 async fn nothing_here() -> axum::http::StatusCode {
@@ -189,7 +215,13 @@ fn admit(api: &Api, parts: &axum::http::request::Parts, route: Option<&MatchedPa
 
 /// Whether nothing but JSON is answered there.
 fn answers_json(route: &str) -> bool {
-    route.starts_with("/background/") && !route.ends_with("/events") && !route.ends_with("{*path}")
+    let streams = route.ends_with("/events") || route.ends_with("/watch");
+    is_work(route) && !streams && !route.ends_with("{*path}")
+}
+
+/// Whether it is asked of the store there, and not of how the host is.
+fn is_work(route: &str) -> bool {
+    ["/background/", "/ownership/"].iter().any(|work| route.starts_with(work))
 }
 
 fn accepts_json(headers: &HeaderMap) -> Result<(), Problem> {

@@ -10,6 +10,7 @@ mod files;
 mod grant;
 mod heartbeat;
 mod housekeeper;
+mod late;
 mod live;
 mod mirror;
 mod outbox;

@@ -3,10 +3,13 @@
 
 mod cron;
 mod event;
+#[cfg(feature = "agents")]
+mod exact;
 mod id;
 mod invalid;
 mod occurrence;
 mod payload;
+mod reading;
 mod run;
 mod schedule;
 mod task;
@@ -14,11 +17,16 @@ mod time;
 
 pub use cron::{Cron, CronError, Often};
 pub use event::{Event, EventKind, NewEvent, Subject};
+#[cfg(feature = "agents")]
+pub(crate) use exact::value_of;
 pub(crate) use id::RESERVED;
 pub use id::{AgentId, AttemptId, InstanceId, RunId, TaskId};
 pub use invalid::{Invalid, Problem};
 pub use occurrence::{Occurrence, OccurrenceOutcome, SkipReason};
 pub use payload::{PREVIEW_CHARACTERS, Payload, RunResult};
+#[cfg(feature = "http")]
+pub(crate) use reading::Reading;
+pub(crate) use reading::read;
 pub use run::{
     Approval, ApprovalAnswer, Attempt, AttemptStatus, CancelIntent, CancelMode, ErrorClass, Idempotency,
     Lane, Lease, Limits, Place, Progress, Run, RunError, RunSpec, RunStatus, Token, Trigger, WaitReason,

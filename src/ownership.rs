@@ -23,41 +23,48 @@
 //! Nothing here takes an outage for evidence: errors tell what did not happen from what may have
 //! ([`StoreError`]), and each verb may be repeated.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::error::Error;
 use crate::model::Run;
 use crate::rules::Moment;
 use crate::store::{Decision, Refusal, Store, StoreError};
+use crate::tenure::Tenure;
 
 mod answers;
 mod cancels;
 mod grants;
 mod host;
 mod inspect;
+mod journal;
 mod key;
 mod outcome;
 mod publish;
 mod record;
+mod registration;
 mod retention;
 mod session_tasks;
-mod token_text;
+pub(crate) mod token_text;
 mod watch;
 
 pub use answers::{
     Acknowledgement, Acquire, Acquired, Cancel, CancelAnswer, CancelScope, DeclaredLost, Expected, Forgotten,
     Held, IdempotencyKey, Inspection, Published, Reaped, Regranted, Release, Released, Renewed, Retention,
-    SessionInspection, TaskState,
+    SessionInspection, TaskState, WithParent,
 };
 pub use host::{CutOff, Done, Host};
+pub use journal::Recovered;
 pub use key::{MOST_KEY_BYTES, SessionKey, TaskKey};
 pub use outcome::{Blob, Blobs, End, Finished, Outcome};
 pub use record::MOST_TASKS;
+pub use registration::{Declared, Registered};
 pub use session_tasks::{
     ChildAgent, ChildDone, ChildSession, Continued, SessionTasks, SessionTasksSettings, StartTask,
     StartedTask, Waited, WhenStopped,
@@ -152,6 +159,19 @@ impl Ownership {
         }
     }
 
+    /// Ownership in the store of a host, for owners that are elsewhere. What is over is removed by that host, once it is
+    /// told to [look after it](Self::is_looked_after_by).
+    #[must_use]
+    pub fn of(tenure: &Tenure, settings: OwnershipSettings) -> Self {
+        Self::new(Arc::clone(&tenure.instance.store), settings)
+    }
+
+    /// From now on this host removes what hosts own and was kept long enough. One that nobody asked for ownership looks
+    /// for none: it would go over all tasks of its store.
+    pub fn is_looked_after_by(tenure: &Tenure) {
+        tenure.instance.hosts.store(true, Ordering::Relaxed);
+    }
+
     /// How it is kept.
     #[must_use]
     pub fn settings(&self) -> &OwnershipSettings {
@@ -198,6 +218,24 @@ impl Ownership {
 
 fn contended(key: &impl std::fmt::Display) -> Error {
     Error::Contended { what: format!("\"{key}\"") }
+}
+
+/// The longest that somebody waits: who says more means for ever.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 86_400);
+
+/// When a wait of so long is over.
+fn deadline(wait: Duration) -> Instant {
+    Instant::now() + wait.min(LONGEST_WAIT)
+}
+
+/// Tells two inputs apart that come with one key. Stored: the seed is fixed.
+pub(crate) fn digest(parts: &[&str]) -> u64 {
+    let mut hasher = foldhash::fast::FixedState::with_seed(0x6F77_6E65).build_hasher();
+    for part in parts {
+        hasher.write(&part.len().to_le_bytes());
+        hasher.write(part.as_bytes());
+    }
+    hasher.finish()
 }
 
 /// A number that nobody has drawn before.

@@ -41,7 +41,11 @@ pub mod conformance;
 mod error;
 #[cfg(feature = "conformance")]
 pub mod faulty;
+#[cfg(any(feature = "postgres", feature = "mongodb"))]
+mod hint;
 mod memory;
+#[cfg(feature = "mongodb")]
+mod mongodb;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -50,6 +54,8 @@ mod sqlite;
 
 pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;
+#[cfg(feature = "mongodb")]
+pub use mongodb::{MongoOptions, MongoStore};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "redis")]

@@ -60,6 +60,7 @@ const TRIES: u32 = 32;
 pub struct Tenure {
     pub(crate) instance: Arc<Instance>,
     application: Application,
+    turns: Arc<tasks::Turns>,
 }
 
 /// How a host is (`GET /status`).
@@ -97,7 +98,7 @@ impl Tenure {
         let instance = Arc::new(Instance::new(store, settings, files));
         let spec = ApplicationSpec::from(instance.generation());
         let application = Application::open(spec).await?;
-        Ok(Self { instance, application })
+        Ok(Self { instance, application, turns: Arc::default() })
     }
 
     /// A facade on a store that does nothing by itself: nothing is fired, claimed or swept here. For who looks

@@ -16,6 +16,9 @@ use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous}
 
 #[path = "conformance/faults.rs"]
 mod faults;
+#[cfg(feature = "mongodb")]
+#[path = "support/mongodb.rs"]
+mod mongo;
 #[cfg(feature = "postgres")]
 #[path = "support/postgres.rs"]
 mod postgres;
@@ -25,6 +28,8 @@ mod redis;
 #[path = "support/servers.rs"]
 mod servers;
 
+#[cfg(feature = "mongodb")]
+use servers::mongodb as mongodb_server;
 use servers::redis as redis_server;
 
 /// A store under test: its name, and how to get an empty one.
@@ -52,6 +57,10 @@ const STORES: &[Named] = &[
     ("faulty-redis", || with(redis::fixture(START), |store| Arc::new(each_method_fails_first(store)))),
     #[cfg(feature = "redis")]
     ("seeded-redis", || with(redis::fixture(START), |store| Arc::new(Faulty::seeded(store, SEED, 300)))),
+    #[cfg(feature = "mongodb")]
+    ("mongodb", || mongo::fixture(START)),
+    #[cfg(feature = "mongodb")]
+    ("faulty-mongodb", || with(mongo::fixture(START), |store| Arc::new(each_method_fails_first(store)))),
 ];
 
 /// 2026-01-31T09:00:00.123Z
@@ -119,12 +128,16 @@ fn main() -> ExitCode {
 
 /// The server that a store needs.
 fn server_of(store: &str) -> Option<&'static str> {
-    ["postgres", "redis"].into_iter().find(|server| store.ends_with(server))
+    ["postgres", "redis", "mongodb"].into_iter().find(|server| store.ends_with(server))
 }
 
 /// Where a server is, started if need be; or why there is none.
 fn found(server: &str) -> &'static servers::Found {
-    if server == "redis" { redis_server::redis() } else { servers::postgres() }
+    match server {
+        "redis" => redis_server::redis(),
+        "mongodb" => servers::mongodb::mongodb(),
+        _ => servers::postgres(),
+    }
 }
 
 /// Whether tests of this store are asked for: else no server is started for them.

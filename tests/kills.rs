@@ -1,4 +1,4 @@
-//! What holds when OS processes are killed, paused and set against each other on one SQLite file.
+//! What holds when OS processes are killed, paused and set against each other on one store: a file, or a server.
 //!
 //! This binary is both sides: run by cargo it is the stage, which starts workers, decides when each of them
 //! dies, and judges; run by itself with [`wire::WORKER`] in the environment it is such a worker. An effect
@@ -7,41 +7,26 @@
 
 #[path = "kills/ending.rs"]
 mod ending;
-#[path = "kills/gate.rs"]
-mod gate;
 #[path = "kills/overlap.rs"]
 mod overlap;
 #[path = "kills/pausing.rs"]
 mod pausing;
 #[path = "kills/sharing.rs"]
 mod sharing;
-#[path = "kills/sink.rs"]
-mod sink;
-#[path = "kills/stage.rs"]
-mod stage;
-#[path = "kills/verdict.rs"]
-mod verdict;
+#[path = "kills/skewed.rs"]
+mod skewed;
 #[path = "kills/windows.rs"]
 mod windows;
-#[path = "kills/wire.rs"]
-mod wire;
-#[path = "kills/worker.rs"]
-mod worker;
 
-use std::pin::Pin;
+#[path = "support/servers.rs"]
+mod servers;
+#[path = "support/workers.rs"]
+mod workers;
+
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-
-/// A test by its name.
-type Test = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
-
-/// Lists tests by the names of their functions.
-macro_rules! tests {
-    ($($module:ident: $($name:ident),+;)+) => {
-        &[$($((stringify!($name), || Box::pin($module::$name()))),+),+]
-    };
-}
+use workers::ground::{GROUNDS, Ground};
+use workers::{Test, dice, gate, ground, proxy, sink, stage, tests, wire};
 
 const TESTS: &[Test] = tests! {
     windows: task_t45_a_kill_in_any_window_loses_nothing_and_completes_nothing_twice;
@@ -65,18 +50,19 @@ const TESTS: &[Test] = tests! {
         task_t44_a_drain_interrupts_and_queues_again_and_spends_no_retry;
 };
 
-fn main() -> ExitCode {
-    if let Some(setup) = std::env::var_os(wire::WORKER) {
-        return worker::main(&setup.to_string_lossy());
-    }
-    let arguments = Arguments::from_args();
-    libtest_mimic::run(&arguments, TESTS.iter().copied().map(trial).collect()).exit_code()
-}
+/// Those that depend on time, on a server whose clock is an hour behind the one instance and an hour ahead of the other:
+/// nothing changes (L6, G16).
+const SKEWED: &[Test] = tests! {
+    pausing:
+        own_l09_a_worker_paused_past_its_lease_writes_nothing_when_it_wakes,
+        own_l10_a_worker_paused_while_nobody_looked_goes_on,
+        own_s2_3_a_result_of_a_lost_run_that_nobody_took_is_reinstated;
+    skewed:
+        own_l06_instances_whose_clocks_are_two_hours_apart_share_the_work_as_others_do,
+        own_l06_the_runs_of_a_killed_instance_are_taken_over_when_its_lease_is_over_and_not_by_anybodys_clock;
+};
 
-fn trial((name, test): Test) -> Trial {
-    Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(|error| Failed::from(error.to_string()))?.block_on(test());
-        Ok(())
-    })
+fn main() -> ExitCode {
+    let skewed = GROUNDS.iter().filter_map(Ground::skewed).collect();
+    workers::main(&[(GROUNDS.to_vec(), TESTS), (skewed, SKEWED)], Vec::new())
 }

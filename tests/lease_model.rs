@@ -448,15 +448,32 @@ impl Model for Leases {
                     world.jumped || !(lost(A) || lost(B))
                 },
             ),
-            Property::sometimes("it completes", |_, world: &World| has(world, RunStatus::Completed)),
-            Property::sometimes("it is cancelled", |_, world: &World| has(world, RunStatus::Cancelled)),
-            Property::sometimes("it is lost", |_, world: &World| has(world, RunStatus::Lost)),
-            Property::sometimes("it is recovered", |_, world: &World| {
-                let first = world.runs[0].as_ref();
-                first.is_some_and(|run| run.status == RunStatus::Completed && run.interruptions > 0)
+            Property::always("I8: nobody works without a grant that was stored", |_, world: &World| {
+                let granted = |who: usize| {
+                    world.owners[who].token.is_none_or(|(fence, _)| world.granted.contains(&fence))
+                };
+                granted(A) && granted(B)
             }),
-            Property::sometimes("its successor completes", |_, world: &World| {
-                world.runs[1].as_ref().is_some_and(|run| run.status == RunStatus::Completed)
+            Property::always("I11: a cancel of the first run never meets the second", |_, world: &World| {
+                let met = |run: &Record| run.asked || run.status == RunStatus::Cancelled;
+                !world.runs[1].as_ref().is_some_and(met)
+            }),
+            // I7: whatever can come of it comes of it on a clock that never jumps, and on one that did.
+            Property::sometimes("it completes", |_, world| steady(world, completed)),
+            Property::sometimes("it completes though the clock jumped", |_, world| jumped(world, completed)),
+            Property::sometimes("it is cancelled", |_, world| steady(world, cancelled)),
+            Property::sometimes("it is cancelled though the clock jumped", |_, world| {
+                jumped(world, cancelled)
+            }),
+            Property::sometimes("it is lost", |_, world| steady(world, lost)),
+            Property::sometimes("it is lost though the clock jumped", |_, world| jumped(world, lost)),
+            Property::sometimes("it is recovered", |_, world| steady(world, recovered)),
+            Property::sometimes("it is recovered though the clock jumped", |_, world| {
+                jumped(world, recovered)
+            }),
+            Property::sometimes("its successor completes", |_, world| steady(world, succeeded)),
+            Property::sometimes("its successor completes though the clock jumped", |_, world| {
+                jumped(world, succeeded)
             }),
             Property::sometimes("a late outcome is refused", |_, world: &World| world.refused_late),
             Property::sometimes(
@@ -469,6 +486,35 @@ impl Model for Leases {
     fn within_boundary(&self, world: &World) -> bool {
         world.granted.len() <= 4 && world.runs.iter().flatten().all(|run| run.version <= 7)
     }
+}
+
+fn steady(world: &World, is: fn(&World) -> bool) -> bool {
+    !world.jumped && is(world)
+}
+
+fn jumped(world: &World, is: fn(&World) -> bool) -> bool {
+    world.jumped && is(world)
+}
+
+fn completed(world: &World) -> bool {
+    has(world, RunStatus::Completed)
+}
+
+fn cancelled(world: &World) -> bool {
+    has(world, RunStatus::Cancelled)
+}
+
+fn lost(world: &World) -> bool {
+    has(world, RunStatus::Lost)
+}
+
+fn recovered(world: &World) -> bool {
+    let first = world.runs[0].as_ref();
+    first.is_some_and(|run| run.status == RunStatus::Completed && run.interruptions > 0)
+}
+
+fn succeeded(world: &World) -> bool {
+    world.runs[1].as_ref().is_some_and(|run| run.status == RunStatus::Completed)
 }
 
 fn has(world: &World, status: RunStatus) -> bool {

@@ -6,11 +6,17 @@
 mod conversations;
 #[path = "ownership/faults.rs"]
 mod faults;
+#[path = "ownership/growth.rs"]
+mod growth;
 #[path = "ownership/hosts.rs"]
 mod hosts;
 #[path = "ownership/interleavings.rs"]
 mod interleavings;
+#[path = "ownership/journal.rs"]
+mod journal;
 #[path = "ownership/json.rs"]
 mod json;
 #[path = "ownership/replicas.rs"]
 mod replicas;
+#[path = "ownership/threads.rs"]
+mod threads;

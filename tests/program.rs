@@ -12,6 +12,11 @@ mod kill;
 mod kit;
 #[path = "program/left.rs"]
 mod left;
+#[cfg(target_os = "linux")]
+#[path = "program/orphans.rs"]
+mod orphans;
+#[path = "program/owned.rs"]
+mod owned;
 #[path = "program/reload.rs"]
 mod reload;
 #[path = "program/run.rs"]

@@ -9,6 +9,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 #[path = "program/kit.rs"]
 mod kit;
+#[path = "program/owned.rs"]
+mod owned;
 #[path = "support/servers.rs"]
 mod servers;
 
@@ -41,33 +43,66 @@ shared = true
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let trials = [trial("postgres", postgres, &arguments), trial("redis", redis, &arguments)];
-    libtest_mimic::run(&arguments, trials.into()).exit_code()
+    let mut trials = Vec::new();
+    let stores = [
+        ("postgres", postgres as Url),
+        ("redis", redis as Url),
+        #[cfg(feature = "mongodb")]
+        ("mongodb", mongodb as Url),
+    ];
+    for (server, url) in stores {
+        trials.push(trial(server, "two_hosts_of_one_store_share_the_work", url, share, &arguments));
+        let name = "own_s1_2_two_hosts_of_one_store_keep_who_owns_what_for_any_language";
+        trials.push(trial(server, name, url, own, &arguments));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// A store of its own in the server of this process.
-fn postgres() -> Result<String, String> {
+/// A store in the server of this process; of its own for each test.
+type Url = fn(test: u8) -> Result<String, String>;
+
+fn postgres(test: u8) -> Result<String, String> {
     let url = servers::postgres().clone()?;
     let joined = if url.contains('?') { '&' } else { '?' };
-    Ok(format!("{url}{joined}schema=program_{}", std::process::id()))
+    Ok(format!("{url}{joined}schema=program_{}_{test}", std::process::id()))
 }
 
-fn redis() -> Result<String, String> {
-    redis_server::redis().clone()
+fn redis(test: u8) -> Result<String, String> {
+    let url = redis_server::redis().clone()?;
+    let (address, _) = url.rsplit_once('/').ok_or_else(|| format!("no database in {url:?}"))?;
+    Ok(format!("{address}/{test}"))
 }
 
-fn trial(server: &'static str, url: fn() -> Result<String, String>, arguments: &Arguments) -> Trial {
-    let name = format!("{server}::two_hosts_of_one_store_share_the_work");
-    let missing = !arguments.list && url().is_err();
-    Trial::test(name, move || {
-        share(&url().map_err(Failed::from)?);
-        Ok(())
-    })
-    .with_ignored_flag(missing && !servers::is_required(server))
+#[cfg(feature = "mongodb")]
+fn mongodb(test: u8) -> Result<String, String> {
+    let url = servers::mongodb::mongodb().clone()?;
+    Ok(format!("{}/program_{}_{test}", url.trim_end_matches('/'), std::process::id()))
 }
 
-fn share(url: &str) {
+fn trial(
+    server: &'static str,
+    test: &str,
+    url: Url,
+    play: fn(url: Url) -> Result<(), String>,
+    arguments: &Arguments,
+) -> Trial {
+    let missing = !arguments.list && url(0).is_err();
+    Trial::test(format!("{server}::{test}"), move || play(url).map_err(Failed::from))
+        .with_ignored_flag(missing && !servers::is_required(server))
+}
+
+fn own(url: Url) -> Result<(), String> {
+    let place = Place::with(owned::CONFIG);
+    let url = url(1)?;
+    let store = ["--store", &url];
+    let (one, other) = (place.serve(&store), place.serve(&store));
+    owned::play(&one, &other, "chat-7");
+    Ok(())
+}
+
+fn share(url: Url) -> Result<(), String> {
     let place = Place::with(CONFIG);
+    let url = &*url(0)?;
     let store = ["--store", url];
     let (one, other) = (place.serve(&store), place.serve(&store));
     one_run_each_and_a_cancel_reaches_both(&one, &other);
@@ -79,6 +114,7 @@ fn share(url: &str) {
     let doctor = place.tenure(&["doctor", "--store", url]);
     assert!(doctor.out.contains("answers"), "{doctor:?}");
     assert!(doctor.out.contains("counters, lanes and places are as the runs say"), "{doctor:?}");
+    Ok(())
 }
 
 /// All are asked of one host, and cancelled through it.

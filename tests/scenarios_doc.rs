@@ -14,6 +14,25 @@ const DURABLE: &[std::ops::RangeInclusive<u32>] = &[1..=5, 10..=12, 20..=24, 30.
 /// The faults of the peer that hosts are held to.
 const PEER: std::ops::RangeInclusive<u32> = 1..=13;
 
+/// The groups of the contract of ownership, and how many each has; the scenarios of the brief have numbers below them.
+const OWNERSHIP: &[(&str, u32)] = &[
+    ("S1.", 3),
+    ("S2.", 4),
+    ("S3.", 4),
+    ("S4.", 6),
+    ("S5.", 3),
+    ("S6.", 10),
+    ("S7.", 6),
+    ("L", 24),
+    ("P", 15),
+    ("X", 12),
+    ("U", 6),
+    ("V", 9),
+    ("M", 5),
+    ("F", 2),
+    ("I", 11),
+];
+
 /// How the reason begins why nothing proves a promise yet.
 const REASON: &str = "later: ";
 
@@ -72,6 +91,12 @@ fn every_promise_of_durable_tasks_is_on_the_page_and_proved() -> io::Result<()> 
 fn every_promise_of_ownership_on_the_page_is_proved() -> io::Result<()> {
     let page = page("docs/SCENARIOS.md")?;
     let listed: BTreeSet<&str> = page.iter().filter_map(|row| row.id.strip_prefix("own ")).collect();
+    let contract: BTreeSet<String> = OWNERSHIP
+        .iter()
+        .flat_map(|(group, count)| (1..=*count).map(move |number| format!("{group}{number}")))
+        .collect();
+    let contract: BTreeSet<&str> = contract.iter().map(String::as_str).collect();
+    assert_eq!(listed, contract, "docs/SCENARIOS.md lists every promise of the contract of ownership");
     let proved = ids("own_", &tests()?);
     for id in &listed {
         assert!(proved.contains_key(*id), "no test proves own {id}");

@@ -2,6 +2,11 @@
 //! programs that write to it. What it has in common with other stores is in `conformance.rs`.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that fails panics")]
 
+#[path = "sqlite_store/damage.rs"]
+mod damage;
+#[path = "sqlite_store/disk.rs"]
+mod disk;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -20,6 +20,9 @@ use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Synchronous};
 mod command;
 #[path = "store_properties/invariants.rs"]
 mod invariants;
+#[cfg(feature = "mongodb")]
+#[path = "support/mongodb.rs"]
+mod mongo;
 #[cfg(feature = "postgres")]
 #[path = "support/postgres.rs"]
 mod postgres;
@@ -31,6 +34,8 @@ mod servers;
 #[path = "store_properties/world.rs"]
 mod world;
 
+#[cfg(feature = "mongodb")]
+use servers::mongodb as mongodb_server;
 use servers::redis as redis_server;
 use world::World;
 
@@ -39,7 +44,7 @@ type Named = (&'static str, u32, fn() -> Fixture);
 
 const SEQUENCES: u32 = 64;
 /// Of a server there are fewer: each command crosses to it and back.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "mongodb"))]
 const FEW: u32 = 10;
 
 /// The stores under test, one line each.
@@ -50,6 +55,8 @@ const STORES: &[Named] = &[
     ("postgres", FEW, || postgres::fixture(NOW)),
     #[cfg(feature = "redis")]
     ("redis", FEW, || redis::fixture(NOW)),
+    #[cfg(feature = "mongodb")]
+    ("mongodb", FEW, || mongo::fixture(NOW)),
 ];
 
 const NOW: Timestamp = Timestamp::from_ms(1_769_850_000_123);
@@ -64,6 +71,7 @@ fn main() -> ExitCode {
             && match store.0 {
                 "postgres" => servers::postgres().is_err(),
                 "redis" => redis_server::redis().is_err(),
+                "mongodb" => servers::mongodb::mongodb().is_err(),
                 _ => false,
             };
         [false, true].map(|beside| trial(store, beside, missing))

@@ -49,6 +49,7 @@ fn main() {
     match options::parse(std::env::args().skip(1)) {
         Ok(Command::Measure(plan)) => measure_all(&plan),
         Ok(Command::WeighOne(load)) => memory::weigh_here(load),
+        Ok(Command::LiveOne(load)) => life::live_here(load),
         Err(problem) => {
             println!("{problem}");
             std::process::exit(2);

@@ -482,8 +482,9 @@ impl Child {
             (ActorName::Generation(self.name.epoch), EventKind::Killed { child, reason })
         });
         self.note(|trail| trail.stopped = killed.or(trail.stopped), killed);
-        self.changed.notify_waiters();
+        // First: what is woken below must not get another turn out of it.
         self.send_kill();
+        self.changed.notify_waiters();
     }
 
     fn send_kill(&self) {

@@ -19,6 +19,44 @@ pub(crate) fn call<R>(code: impl FnOnce() -> R) -> Result<R, PanicText> {
     })
 }
 
+/// A value of user code. Wherever it is dropped, a panic of its drop is contained, and told to nobody.
+pub(crate) struct Kept<T>(Option<T>);
+
+impl<T> Kept<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+
+    /// From here on it is the caller's to contain.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        self.0.take()
+    }
+
+    /// Drops it here, and tells of a panic.
+    pub(crate) fn let_go(&mut self) -> Result<(), PanicText> {
+        let value = self.0.take();
+        call(move || drop(value))
+    }
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            let _ = self.let_go();
+        }
+    }
+}
+
 /// A user future whose panics, also those of its drop, are contained, and which is known to run inside a
 /// generation while it is polled.
 ///

@@ -228,22 +228,28 @@ impl Actor for GenerationActor {
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        // Children report their ends themselves; of the kernel's own actors an end is a failure.
-        let (cell, why) = match event {
-            SupervisionEvent::ActorFailed(cell, error) => (cell, first_line(&error.to_string())),
-            SupervisionEvent::ActorTerminated(cell, actor_state, reason) => {
-                // What is left in it may be a user's.
-                drop(contain::call(move || drop(actor_state)));
-                (cell, reason.unwrap_or_else(|| "stopped from outside".to_owned()))
+        let core = &state.core;
+        let failed = match &event {
+            SupervisionEvent::ActorFailed(cell, _) | SupervisionEvent::ActorTerminated(cell, _, _) => {
+                core.actors.which(cell).filter(|_| !core.closing.has_begun())
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
-        if let Some(which) = state.core.actors.which(&cell)
-            && !state.core.closing.has_begun()
-        {
-            fail(&state.core, which, &why);
+        // Children report their ends themselves; of the kernel's own actors an end is a failure.
+        if let Some(which) = failed {
+            fail(core, which, &why(&event));
         }
+        // What is left in it may be a user's.
+        drop(contain::call(move || drop(event)));
         Ok(())
+    }
+}
+
+fn why(end: &SupervisionEvent) -> String {
+    match end {
+        SupervisionEvent::ActorFailed(_, error) => first_line(&error.to_string()),
+        SupervisionEvent::ActorTerminated(_, _, Some(reason)) => reason.clone(),
+        _ => "stopped from outside".to_owned(),
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use crate::child::Child;
-use crate::contain;
+use crate::contain::Kept;
 use crate::event::StopReason;
 use crate::exit::{ExitReason, ProcessResult};
 use crate::generation::core::Core;
@@ -97,7 +97,8 @@ pub struct ProcessSpec {
     /// moved several times on its way.
     role: Result<Role, Box<InvalidId>>,
     kind: ProcessKind,
-    pub(crate) body: Unrun,
+    /// It may be dropped anywhere in the kernel: refused, or left in the mailbox of a registry that has failed.
+    pub(crate) body: Kept<Body>,
     pub(crate) patience: Option<Patience>,
     start_bound: Option<Duration>,
     extras: Option<Box<Extras>>,
@@ -109,28 +110,14 @@ struct Extras {
     fence: Option<FencingToken>,
 }
 
-/// Code that was not run yet. It may be dropped anywhere in the kernel: refused, or left in the mailbox of a
-/// registry that has failed; a panic of that drop is contained.
-pub(crate) struct Unrun(Option<Body>);
-
-impl Unrun {
-    pub(crate) fn take(mut self) -> Option<Body> {
-        self.0.take()
-    }
-}
-
-impl Drop for Unrun {
-    fn drop(&mut self) {
-        let body = self.0.take();
-        drop(contain::call(move || drop(body)));
-    }
-}
-
+/// Code that was not run yet.
 pub(crate) enum Body {
-    Function(Box<dyn FnOnce(ProcessContext) -> BoxFuture<'static, ProcessResult> + Send>),
+    Function(FunctionBody),
     Object(Arc<dyn ErasedProcess>),
     Actor(Box<dyn ErasedActor>),
 }
+
+pub(crate) type FunctionBody = Box<dyn FnOnce(ProcessContext) -> BoxFuture<'static, ProcessResult> + Send>;
 
 impl ProcessSpec {
     /// A process that is an asynchronous function. It is told to stop through
@@ -171,7 +158,7 @@ impl ProcessSpec {
         Self {
             role: Role::new(role).map_err(Box::new),
             kind,
-            body: Unrun(Some(body)),
+            body: Kept::new(body),
             patience: None,
             start_bound: None,
             extras: None,
@@ -222,7 +209,7 @@ impl ProcessSpec {
 
     /// Gives the child what it keeps of this spec.
     pub(crate) fn equip(&mut self, child: &Child) {
-        if let Some(Body::Object(object)) = &self.body.0 {
+        if let Some(Body::Object(object)) = self.body.get() {
             child.set_object(&Arc::clone(object).into_any());
         }
         let Some(extras) = self.extras.take() else {

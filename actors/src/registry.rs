@@ -21,7 +21,9 @@ use crate::generation::report::CloseReport;
 use crate::id::ProcessId;
 use crate::inside;
 use crate::process::wrapper::{Starter, launch};
-use crate::process::{ManagedProcess, ProcessHandle, ProcessIdentity, ProcessInfo, ProcessSpec, object_of};
+use crate::process::{
+    ManagedProcess, ProcessHandle, ProcessIdentity, ProcessInfo, ProcessKind, ProcessSpec, object_of,
+};
 use crate::tasks;
 
 /// The registry's protocol. Public, so that plugin actors written with plain ractor use it directly; what
@@ -163,18 +165,29 @@ impl Registry {
         I: TryInto<ProcessId>,
         StartError: From<I::Error>,
     {
-        let id = id.try_into()?;
-        let closed = StartError::RegistryClosed { id: id.clone() };
-        let (reply, answer) = tokio::sync::oneshot::channel();
-        let mut process = process;
+        let (id, mut process) = (id.try_into()?, process);
         // Here, for nothing of it waits, and the way to the actor and back would cost as much again.
-        match admit(&self.core, id.clone(), &mut process) {
-            Ok(child) => begin(&self.core, &child, process, reply.into()),
+        let admitted = admit(&self.core, &id, &mut process);
+        if let Ok(child) = &admitted
+            && child.kind == ProcessKind::Function
+        {
+            begin(&self.core, child, process, None);
+            // It has started, so there is nothing to wait for; but whoever starts many is to let others run.
+            tokio::task::coop::consume_budget().await;
+            self.core.chaos.pause().await;
+            return Ok(ProcessHandle::new(Arc::clone(child)));
+        }
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        match admitted {
+            Ok(child) => begin(&self.core, &child, process, Some(Starter::Caller(reply.into()))),
             // The actor decides again, and tells of it, unless it is gone.
-            Err(_) => self.send(RegistryMessage::Start { id, process, reply: reply.into() }),
+            Err(_) => {
+                let (id, reply) = (id.clone(), reply.into());
+                self.send(RegistryMessage::Start { id, process, reply });
+            }
         }
         self.core.chaos.pause().await;
-        self.core.answer(answer).await.unwrap_or(Err(closed))
+        self.core.answer(answer).await.unwrap_or(Err(StartError::RegistryClosed { id }))
     }
 
     async fn call<T>(&self, message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage) -> Option<T> {
@@ -345,8 +358,8 @@ fn start(
     mut process: ProcessSpec,
     reply: RpcReplyPort<Result<ProcessHandle, StartError>>,
 ) {
-    match admit(core, id, &mut process) {
-        Ok(child) => begin(core, &child, process, reply),
+    match admit(core, &id, &mut process) {
+        Ok(child) => begin(core, &child, process, Some(Starter::Caller(reply))),
         Err(error) => {
             refused(core, &error);
             // Before the answer: whoever hears of it can reserve again at once (contract, C2).
@@ -356,17 +369,12 @@ fn start(
     }
 }
 
-fn admit(core: &Arc<Core>, id: ProcessId, process: &mut ProcessSpec) -> Result<Arc<Child>, StartError> {
+fn admit(core: &Arc<Core>, id: &ProcessId, process: &mut ProcessSpec) -> Result<Arc<Child>, StartError> {
     let role = process.role()?;
     core.admit(id, Place::Registry, process, role)
 }
 
-fn begin(
-    core: &Arc<Core>,
-    child: &Arc<Child>,
-    process: ProcessSpec,
-    reply: RpcReplyPort<Result<ProcessHandle, StartError>>,
-) {
+fn begin(core: &Arc<Core>, child: &Arc<Child>, process: ProcessSpec, starter: Option<Starter>) {
     let admitted = core.journal.emit(child.held_since().or(core.events.opened()), || {
         let (process, child) = (child.id.clone(), child.name.clone());
         (ActorName::Registry(core.epoch), EventKind::Admitted { process, child })
@@ -376,7 +384,7 @@ fn begin(
         let child = child.actor_name();
         (ActorName::Generation(core.epoch), EventKind::Started { child })
     });
-    launch(core, child, process, Starter::Caller(reply), started);
+    launch(core, child, process, starter, started);
 }
 
 fn refused(core: &Core, error: &StartError) {

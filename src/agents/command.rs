@@ -3,7 +3,8 @@
 //! # Invariants
 //!
 //! 1. When the attempt is over, however it is over, no process of its group is left, and on Linux none that has the
-//!    attempt's token in its environment either: what leaves the group is found by it.
+//!    attempt's token in its environment either: what leaves the group is found by it. What has neither is found where
+//!    the host adopts [`Orphans`](orphans::Orphans), if not at once.
 //! 2. Nothing that the program does or leaves undone holds the attempt for longer than its limits: it may read
 //!    nothing, close its pipes, leave them to children, write without end.
 //! 3. Its output is in the workspace as it came, byte for byte; memory holds the beginning of it at most.
@@ -14,6 +15,8 @@ mod environment;
 mod group;
 mod janitor;
 mod log;
+#[cfg(target_os = "linux")]
+mod orphans;
 #[cfg(target_os = "linux")]
 mod strays;
 
@@ -31,6 +34,8 @@ use self::environment::Given;
 use self::group::{Group, Pipes};
 pub(super) use self::janitor::Janitor;
 use self::log::Log;
+#[cfg(target_os = "linux")]
+pub use self::orphans::Orphans;
 use super::definition::CommandAgent;
 use super::output::Output;
 use super::progress::{Line, LineReader};

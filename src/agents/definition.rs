@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::model::{Invalid, Seconds};
+use crate::model::{Invalid, Seconds, read};
+
+/// What is no field of an agent is a mistake of it as a whole.
+const WHOLE: &str = "agent";
 
 /// The kinds there are, as they are written.
 pub const KINDS: [&str; 3] = ["command", "chat", "http"];
@@ -147,7 +150,7 @@ impl AgentDefinition {
     /// Reads a definition that a user wrote in JSON, and checks all of it.
     ///
     /// # Errors
-    /// [`Invalid`]: the first field of a wrong type or an unknown name; else every field that makes no sense.
+    /// [`Invalid`]: every field of a wrong type or an unknown name, and every one that makes no sense.
     pub fn parse(json: &str) -> Result<Self, Invalid> {
         let value: Value = serde_json::from_str(json)
             .map_err(|error| Invalid::one("agent", format!("a JSON object: {error}")))?;
@@ -165,9 +168,9 @@ impl AgentDefinition {
         let known = "\"command\", \"chat\" or \"http\"";
         let definition = match fields.remove("kind") {
             Some(Value::String(kind)) => match kind.as_str() {
-                "command" => Self::Command(read(value)?),
-                "chat" => Self::Chat(read(value)?),
-                "http" => Self::Http(read(value)?),
+                "command" => read(&value.to_string(), WHOLE).map(Self::Command),
+                "chat" => read(&value.to_string(), WHOLE).map(Self::Chat),
+                "http" => read(&value.to_string(), WHOLE).map(Self::Http),
                 other => {
                     let other: String = other.chars().take(40).collect();
                     return Err(Invalid::one("kind", format!("{known}, found {other:?}")));
@@ -176,8 +179,7 @@ impl AgentDefinition {
             Some(other) => return Err(Invalid::one("kind", format!("{known}, found {}", what(&other)))),
             None => return Err(Invalid::one("kind", format!("{known}, found nothing"))),
         };
-        definition.check()?;
-        Ok(definition)
+        definition.and_then(|definition| definition.check().map(|()| definition))
     }
 
     /// Its kind, as it is written.
@@ -216,20 +218,6 @@ impl<'de> Deserialize<'de> for AgentDefinition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::from_value(Value::deserialize(deserializer)?).map_err(D::Error::custom)
     }
-}
-
-/// The path of what is wrong is its field.
-fn read<T: DeserializeOwned>(fields: Value) -> Result<T, Invalid> {
-    serde_path_to_error::deserialize(fields).map_err(|error| {
-        let path = error.path().to_string();
-        let told = error.into_inner().to_string();
-        let missing = told.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
-        match missing {
-            Some(missing) => Invalid::one(missing, "a value, found nothing"),
-            None if path == "." => Invalid::one("agent", told),
-            None => Invalid::one(path, told),
-        }
-    })
 }
 
 fn what(value: &Value) -> &'static str {

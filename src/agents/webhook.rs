@@ -15,7 +15,7 @@ use super::remote::{self, Patience};
 use super::toolbox::Toolbox;
 use crate::agent::{Agent, AgentError, AgentResult, Answer};
 use crate::instance::RunContext;
-use crate::model::{Approval, ApprovalAnswer, Metadata, Payload, Timestamp, Trigger};
+use crate::model::{Approval, ApprovalAnswer, Metadata, Payload, Timestamp, Trigger, value_of};
 
 /// The largest answer in JSON: it is read as a whole. Others go to the workspace as they come.
 const MOST_JSON: usize = 16 * 1024 * 1024;
@@ -173,7 +173,9 @@ fn question_of(asked: &RawValue, secrets: &Secrets) -> AgentResult {
             let message = format!("the data of a question has more than {most} bytes, which is its limit");
             return Err(AgentError::new("output_too_large", message));
         }
-        Some(data) => serde_json::from_str(data.get()).map_err(unreadable)?,
+        Some(data) => value_of(&data).map_err(|expected| {
+            remote::no_answer(format!("\"awaiting_approval.data\" of the answer: expected {expected}"))
+        })?,
         None => Value::Null,
     };
     Ok(Answer::AwaitingApproval { question: secrets.in_results.text(&question).into(), data })

@@ -4,11 +4,11 @@
 //! A browser sends the requests of any page to this machine, and a name that an attacker owns may lead here too.
 //! Both show: the first by `Origin`, the second by `Host`.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 
 use super::options::HttpOptions;
 use super::problem::{Kind, Problem};
@@ -19,6 +19,7 @@ pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Whether a request may be served.
 pub(super) fn admit(options: &HttpOptions, parts: &Parts) -> Result<(), Problem> {
+    one_host(&parts.headers)?;
     if OPEN.contains(&parts.uri.path()) {
         return Ok(());
     }
@@ -43,37 +44,84 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 fn local(options: &HttpOptions, parts: &Parts) -> Result<(), Problem> {
-    let asked = parts.uri.authority().cloned().or_else(|| authority(&parts.headers, &header::HOST));
-    if let Some(host) = parts.headers.get(header::HOST)
-        && !asked.as_ref().is_some_and(|asked| is_ours(options, asked.host()))
+    let host = parts.headers.get(header::HOST);
+    let asked = match (parts.uri.authority(), host) {
+        (Some(authority), _) => Some(Place::of(authority)),
+        (None, Some(host)) => Some(host.to_str().ok().and_then(Place::parse)),
+        (None, None) => None,
+    };
+    if let Some(asked) = &asked
+        && !asked.as_ref().is_some_and(|asked| is_ours(options, &asked.name))
     {
-        let host = shown(&String::from_utf8_lossy(host.as_bytes()));
-        return Err(Problem::new(Kind::Misdirected, format!("{host} is no name of this machine"))
+        let named = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+        let named = named.or(host.map(HeaderValue::as_bytes)).unwrap_or_default();
+        let named = shown(&String::from_utf8_lossy(named));
+        return Err(Problem::new(Kind::Misdirected, format!("{named} is no name of this machine"))
             .hint("ask for localhost; a name of a proxy is allowed by the settings, or set a token"));
     }
     let Some(origin) = parts.headers.get(header::ORIGIN) else { return Ok(()) };
     let origin = String::from_utf8_lossy(origin.as_bytes()).into_owned();
-    let from = origin.split_once("://").map(|(_, rest)| rest);
-    if from.is_some() && from == asked.as_ref().map(Authority::as_str) {
+    if asked.flatten().is_some_and(|asked| is_page_of(&origin, &asked)) {
         return Ok(());
     }
     Err(Problem::new(Kind::Forbidden, format!("pages of {} are not served", shown(&origin)))
         .hint("a browser sent this for another site; with a token set, pages may ask that have it"))
 }
 
-fn authority(headers: &HeaderMap, name: &HeaderName) -> Option<Authority> {
-    headers.get(name)?.to_str().ok()?.parse().ok()
+/// Two of them would be read by a proxy as the one and here as the other (RFC 9112, section 3.2).
+fn one_host(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get_all(header::HOST).iter().count() {
+        0 | 1 => Ok(()),
+        many => Err(Problem::new(Kind::Unparsable, format!("expected one header \"Host\", found {many}"))),
+    }
 }
 
-fn is_ours(options: &HttpOptions, host: &str) -> bool {
-    let host = host.trim_end_matches('.');
+/// Where a request goes to, or a page comes from.
+struct Place {
+    name: String,
+    port: Option<u16>,
+}
+
+impl Place {
+    fn parse(text: &str) -> Option<Self> {
+        Self::of(&text.parse().ok()?)
+    }
+
+    /// None for what has a user in it, or a port that is none.
+    fn of(authority: &Authority) -> Option<Self> {
+        let behind = authority.as_str().strip_prefix(authority.host())?;
+        let port = match behind.strip_prefix(':') {
+            None | Some("") => None,
+            Some(port) => Some(port.parse().ok()?),
+        };
+        Some(Self { name: plain(authority.host()), port })
+    }
+}
+
+/// A name or an address in the one form in which it is compared.
+fn plain(host: &str) -> String {
+    let host = host.strip_suffix('.').unwrap_or(host);
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let local = match bare.parse::<IpAddr>() {
-        Ok(IpAddr::V4(address)) => address.is_loopback(),
-        Ok(IpAddr::V6(address)) => address == Ipv6Addr::LOCALHOST,
-        Err(_) => bare.eq_ignore_ascii_case("localhost"),
+    bare.parse::<IpAddr>()
+        .map_or_else(|_| bare.to_ascii_lowercase(), |address| address.to_canonical().to_string())
+}
+
+/// Whether a page comes from where its request goes to: the same scheme's port where none is said.
+fn is_page_of(origin: &str, asked: &Place) -> bool {
+    let Some((scheme, rest)) = origin.split_once("://") else { return false };
+    let usual = match scheme.to_ascii_lowercase().as_str() {
+        "http" => 80,
+        "https" => 443,
+        _ => return false,
     };
-    local || options.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+    Place::parse(rest).is_some_and(|page| {
+        page.name == asked.name && page.port.unwrap_or(usual) == asked.port.unwrap_or(usual)
+    })
+}
+
+fn is_ours(options: &HttpOptions, name: &str) -> bool {
+    let local = name.parse::<IpAddr>().map_or(name == "localhost", |address| address.is_loopback());
+    local || options.allowed_hosts.iter().any(|allowed| plain(allowed) == name)
 }
 
 #[cfg(test)]
@@ -93,18 +141,58 @@ mod tests {
     #[test]
     fn without_a_token_only_this_machine_is_served() {
         let mut options = HttpOptions::default();
-        for host in ["localhost", "LOCALHOST:8000", "127.0.0.1:8000", "127.8.9.1", "[::1]:8000", "localhost."]
-        {
+        for host in [
+            "localhost",
+            "LOCALHOST:8000",
+            "127.0.0.1:8000",
+            "127.8.9.1",
+            "[::1]:8000",
+            "[0:0:0:0:0:0:0:1]",
+            "[::ffff:127.0.0.1]:8000",
+            "localhost.",
+            "localhost.:8000",
+            "localhost:",
+        ] {
             assert_eq!(asked(&options, "/background/tasks", &[("host", host)]), 200, "{host}");
         }
-        for host in
-            ["evil.example", "localhost.evil.example:8000", "10.0.0.1", "[::2]", "", "a b", "user@evil"]
-        {
+        for host in [
+            "evil.example",
+            "localhost.evil.example:8000",
+            "localhost..",
+            "10.0.0.1",
+            "[::2]",
+            "[::1",
+            "::1",
+            "",
+            "a b",
+            "user@evil",
+            "evil@localhost",
+            "localhost:http",
+            "localhost:99999",
+        ] {
             assert_eq!(asked(&options, "/background/tasks", &[("host", host)]), 421, "{host}");
             assert_eq!(asked(&options, "/healthz", &[("host", host)]), 200, "{host}");
         }
         options.allowed_hosts.push("tasks.example".into());
-        assert_eq!(asked(&options, "/background/tasks", &[("host", "Tasks.Example:443")]), 200);
+        options.allowed_hosts.push("[2001:DB8::1]".into());
+        for host in ["Tasks.Example:443", "tasks.example.", "[2001:db8:0::1]:443"] {
+            assert_eq!(asked(&options, "/background/tasks", &[("host", host)]), 200, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_request_names_one_host_wherever_it_does() {
+        let options = HttpOptions::default();
+        let twice = [("host", "localhost"), ("host", "localhost")];
+        for path in ["/background/tasks", "/healthz"] {
+            assert_eq!(asked(&options, path, &twice), 400, "{path}");
+        }
+        let with_a_token = HttpOptions { token: Some(Token::new("s3cret")), ..HttpOptions::default() };
+        assert_eq!(asked(&with_a_token, "/background/tasks", &twice), 400);
+        // Of a whole address, the header says nothing any more (RFC 9112, section 3.2.2).
+        assert_eq!(asked(&options, "http://evil.example/background/tasks", &[]), 421);
+        assert_eq!(asked(&options, "http://evil.example/background/tasks", &[("host", "localhost")]), 421);
+        assert_eq!(asked(&options, "http://localhost/background/tasks", &[("host", "evil.example")]), 200);
     }
 
     #[test]
@@ -113,9 +201,32 @@ mod tests {
         let from = |origin: &str| {
             asked(&options, "/background/tasks", &[("host", "localhost:8000"), ("origin", origin)])
         };
-        assert_eq!(from("http://localhost:8000"), 200);
-        for origin in ["http://evil.example", "null", "http://localhost:9000", "", "http://localhost"] {
+        for origin in ["http://localhost:8000", "HTTP://LocalHost:8000", "http://localhost.:8000"] {
+            assert_eq!(from(origin), 200, "{origin}");
+        }
+        for origin in [
+            "http://evil.example",
+            "null",
+            "http://localhost:9000",
+            "",
+            "http://localhost",
+            "file://localhost:8000",
+            "http://localhost:8000/path",
+            "http://127.0.0.1:8000",
+        ] {
             assert_eq!(from(origin), 403, "{origin}");
+        }
+        let pairs = [
+            ("localhost", "http://localhost:80", 200),
+            ("localhost:80", "http://localhost", 200),
+            ("localhost:443", "https://localhost", 200),
+            ("localhost", "https://localhost:443", 200),
+            ("localhost:80", "https://localhost", 403),
+            ("[::1]:8000", "http://[0:0::1]:8000", 200),
+        ];
+        for (host, origin, status) in pairs {
+            let told = asked(&options, "/background/tasks", &[("host", host), ("origin", origin)]);
+            assert_eq!(told, status, "{origin} at {host}");
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::Api;
 use super::problem::{Kind, Problem};
 use super::query::shown;
-use crate::model::Invalid;
+use crate::model::read;
 
 /// How deep JSON may be nested: as deep as metadata, and what is around them.
 const MOST_LEVELS: usize = 72;
@@ -42,7 +42,7 @@ impl Given {
 
     /// What it says; if there is no body, what `{}` says.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        Ok(read(self.text_or_empty())?)
+        Ok(read(self.text_or_empty(), "body").done()?)
     }
 }
 
@@ -208,31 +208,6 @@ fn end_of_text(bytes: &[u8], begin: usize) -> usize {
         }
     }
     at
-}
-
-/// Reads JSON; the path of what is wrong is its field.
-pub(super) fn read<T: DeserializeOwned>(json: &str) -> Result<T, Invalid> {
-    let mut reader = serde_json::Deserializer::from_str(json);
-    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let message = error.into_inner().to_string();
-        let end = message.rfind(" at line ").unwrap_or(message.len());
-        let message = &message[..end];
-        Invalid::one(field_of(&path, message), message)
-    })
-}
-
-/// The path, and the field that the message names if the path ends before it.
-fn field_of(path: &str, message: &str) -> String {
-    let named = ["unknown field `", "missing field `"].iter().find_map(|start| message.strip_prefix(start));
-    let named = named.and_then(|rest| rest.split('`').next()).unwrap_or_default();
-    let field = match path {
-        "." if named.is_empty() => "body".to_owned(),
-        "." => named.to_owned(),
-        path if named.is_empty() || path.ends_with(named) => path.to_owned(),
-        path => format!("{path}.{named}"),
-    };
-    field.chars().take(80).collect()
 }
 
 #[cfg(test)]

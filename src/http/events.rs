@@ -14,7 +14,8 @@ use super::names::Named;
 use super::problem::{Answer, Problem};
 use super::query::{Words, number, shown};
 use super::stream::{Stream, Watched};
-use super::{Api, accept, answer, schemas};
+use super::text::Only;
+use super::{Api, accept, answer, pages, schemas};
 use crate::model::{Event, RunId, Subject, TaskId};
 use crate::view::EventView;
 
@@ -24,8 +25,13 @@ const STREAM: &str = "text/event-stream";
 /// How many events a list has when nothing is said: all of nearly every run.
 const PAGE: usize = 1_000;
 
-/// How many events are looked at for those of a task, for one list, and for how long: who gets fewer goes on from the
-/// cursor that it is given.
+/// How many events are read at once, before it is known how large they are.
+const AT_ONCE: usize = 200;
+/// About how many bytes an event takes besides what is particular.
+const EVENT_BYTES: usize = 512;
+
+/// How many events are looked at for those that are to be told, for one list, and for how long: who gets fewer goes on
+/// from the cursor that it is given.
 const MOST_LOOKED_AT: usize = 10_000;
 const LOOK_TIME: Duration = Duration::from_millis(25);
 
@@ -46,9 +52,9 @@ struct OfAll {
 }
 
 /// What is asked of events.
-struct Asked {
+pub(super) struct Asked {
     after: Option<u64>,
-    task: Option<TaskId>,
+    only: Option<Only>,
     limit: usize,
     stream: bool,
 }
@@ -60,11 +66,16 @@ impl Asked {
 
     fn of_all(api: &Api, parts: &Parts) -> Result<Self, Problem> {
         let mut words = Words::of(parts)?;
-        let task = words.name("task_id", TaskId::new);
-        Ok(Self { task, ..Self::read(api, parts, words)? })
+        let only = words.name("task_id", TaskId::new).map(Only::Task);
+        Ok(Self::read(api, parts, words)?.only(only))
     }
 
-    fn read(api: &Api, parts: &Parts, mut words: Words) -> Result<Self, Problem> {
+    /// The same, of some of all events.
+    pub(super) fn only(self, only: Option<Only>) -> Self {
+        Self { only, ..self }
+    }
+
+    pub(super) fn read(api: &Api, parts: &Parts, mut words: Words) -> Result<Self, Problem> {
         let stream = accept::choose(&parts.headers, &[JSON, STREAM])? == STREAM;
         let most = api.options().max_page;
         let after = words.one("after", number);
@@ -72,7 +83,7 @@ impl Asked {
         words.done()?;
         // A browser that connects again asks with the address of the first time.
         let after = if stream { last_event_id(&parts.headers)?.or(after) } else { after };
-        Ok(Self { after, task: None, limit, stream })
+        Ok(Self { after, only: None, limit, stream })
     }
 }
 
@@ -111,15 +122,10 @@ pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): 
         if run.status.is_terminal() && after >= run.last_event {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
-        return stream(&api, Watched { subject, task: None }, Some(after)).await;
+        return stream(&api, Watched { subject, only: None }, Some(after)).await;
     }
-    let events = within(&api, api.tenure().events(subject, after, asked.limit)).await?;
-    answer::ok(&OfRun {
-        run_id: &run_id,
-        count: events.len(),
-        more: events.len() == asked.limit,
-        events: views(&events),
-    })
+    let (events, more) = within(&api, read(&api, subject, after, asked.limit)).await?;
+    answer::ok(&OfRun { run_id: &run_id, count: events.len(), more, events: views(&events) })
 }
 
 /// All events of the store, in order
@@ -137,30 +143,57 @@ pub(super) async fn of_run(State(api): State<Api>, parts: Parts, Named(run_id): 
         (status = 406, description = "neither media type is accepted", body = schemas::Problem),
     ))]
 pub(super) async fn of_all(State(api): State<Api>, parts: Parts) -> Answer {
-    let asked = Asked::of_all(&api, &parts)?;
+    told(&api, Asked::of_all(&api, &parts)?).await
+}
+
+/// All events that are asked for, as a list or as a stream.
+pub(super) async fn told(api: &Api, asked: Asked) -> Answer {
     if asked.stream {
-        return stream(&api, Watched { subject: Subject::All, task: asked.task }, asked.after).await;
+        return stream(api, Watched { subject: Subject::All, only: asked.only }, asked.after).await;
     }
-    let found = match &asked.task {
-        Some(task_id) => of_task(&api, task_id, &asked).await?,
-        None => page(&api, asked.after.unwrap_or(0), asked.limit).await?,
+    let found = match &asked.only {
+        Some(only) => some(api, only, &asked).await?,
+        None => page(api, asked.after.unwrap_or(0), asked.limit).await?,
     };
     answer::ok(&found)
 }
 
 /// Events after a cursor.
 async fn page(api: &Api, after: u64, limit: usize) -> Result<OfAll, Problem> {
-    let events = within(api, api.tenure().events(Subject::All, after, limit)).await?;
+    let (events, more) = within(api, read(api, Subject::All, after, limit)).await?;
     Ok(OfAll {
         count: events.len(),
         cursor: events.last().map_or(after, |event| event.cursor),
-        more: events.len() == limit,
+        more,
         events: views(&events),
     })
 }
 
-/// Those of a task and its runs, found among all: no store knows them by their task.
-async fn of_task(api: &Api, task_id: &TaskId, asked: &Asked) -> Result<OfAll, Problem> {
+/// Events after a place, as many as one answer may hold, and whether there may be more.
+async fn read(api: &Api, subject: Subject, after: u64, limit: usize) -> Result<(Vec<Event>, bool), Problem> {
+    let (mut all, mut after, mut bytes): (Vec<Event>, _, _) = (Vec::new(), after, 0);
+    loop {
+        let at_once = (limit - all.len()).min(AT_ONCE);
+        let events = api.tenure().events(subject.clone(), after, at_once).await?;
+        let more = events.len() == at_once;
+        bytes += events.iter().map(bytes_of).sum::<usize>();
+        all.extend(events);
+        if !more || all.len() >= limit || bytes >= pages::MOST_BYTES {
+            return Ok((all, more));
+        }
+        let last = all.last();
+        after = last.map_or(after, |last| if subject == Subject::All { last.cursor } else { last.sequence });
+    }
+}
+
+/// About what an event takes in an answer.
+fn bytes_of(event: &Event) -> usize {
+    let data = if event.data.is_null() { 0 } else { event.data.to_string().len() };
+    EVENT_BYTES + data
+}
+
+/// Some of them, found among all: no store knows them by their task.
+async fn some(api: &Api, only: &Only, asked: &Asked) -> Result<OfAll, Problem> {
     let mut found = OfAll { events: Vec::new(), count: 0, cursor: asked.after.unwrap_or(0), more: true };
     let (mut looked_at, until) = (0, Instant::now() + LOOK_TIME);
     while found.more
@@ -177,7 +210,7 @@ async fn of_task(api: &Api, task_id: &TaskId, asked: &Asked) -> Result<OfAll, Pr
                 break;
             }
             found.cursor = event.cursor;
-            if event.task_id == *task_id {
+            if only.meets(&event.task_id) {
                 found.events.push(EventView::from(event));
                 found.count += 1;
             }

@@ -18,8 +18,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::text::Text;
-use crate::model::{self, Subject, TaskId};
+use super::text::{Only, Text};
+use crate::model::{self, Subject};
 use crate::tenure::Tenure;
 
 /// The most that is kept for a subscriber that does not take it.
@@ -114,10 +114,10 @@ impl Page {
         u64::try_from(self.text.len()).unwrap_or(u64::MAX)
     }
 
-    /// The text of what comes after a place; of a task alone, if one is named.
-    pub(super) fn text_after(&self, place: u64, task: Option<&TaskId>) -> Bytes {
-        match task {
-            Some(task_id) => self.text.of_task_after(task_id, place),
+    /// The text of what comes after a place; of some events alone, if that is asked for.
+    pub(super) fn text_after(&self, place: u64, only: Option<&Only>) -> Bytes {
+        match only {
+            Some(only) => self.text.only_after(only, place),
             None => self.text.after(place),
         }
     }

@@ -7,7 +7,7 @@ use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Response, ResponseBui
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Api, agents, auth, events, files, problem, runs, schemas, status, tasks};
+use super::{Api, agents, auth, events, files, is_work, ownership, problem, runs, schemas, status, tasks};
 
 /// What the document says beside its operations.
 #[derive(utoipa::OpenApi)]
@@ -19,6 +19,7 @@ use super::{Api, agents, auth, events, files, problem, runs, schemas, status, ta
         (name = "events", description = "what happened, in order"),
         (name = "workspace", description = "the files of runs"),
         (name = "agents", description = "what executes queries"),
+        (name = "ownership", description = "who owns what hosts in other languages execute themselves"),
         (name = "host", description = "how the host is"),
     ),
     components(schemas(schemas::Problem)),
@@ -44,6 +45,20 @@ pub(super) fn bounded() -> OpenApiRouter<Api> {
         .routes(routes!(files::read))
         .routes(routes!(agents::list, agents::create))
         .routes(routes!(agents::get, agents::delete))
+        .routes(routes!(ownership::acquire))
+        .routes(routes!(ownership::renew))
+        .routes(routes!(ownership::publish))
+        .routes(routes!(ownership::inspect))
+        .routes(routes!(ownership::inspect_session))
+        .routes(routes!(ownership::declare_lost))
+        .routes(routes!(ownership::reinstate))
+        .routes(routes!(ownership::hand_over))
+        .routes(routes!(ownership::cancel))
+        .routes(routes!(ownership::next_task_id))
+        .routes(routes!(ownership::forget))
+        .routes(routes!(ownership::acknowledge))
+        .routes(routes!(ownership::reap))
+        .routes(routes!(ownership::register))
         .routes(routes!(status::status))
         .routes(routes!(status::tree))
         .routes(routes!(status::healthz))
@@ -60,6 +75,8 @@ pub(super) fn waiting() -> OpenApiRouter<Api> {
         .routes(routes!(runs::retry))
         .routes(routes!(events::of_run))
         .routes(routes!(events::of_all))
+        .routes(routes!(ownership::release_session))
+        .routes(routes!(ownership::watch))
 }
 
 /// The interface as an OpenAPI 3.1 document.
@@ -102,12 +119,14 @@ fn common(operation: &Operation, path: &str, takes_body: bool) -> Vec<(u16, &'st
         }
     };
     let takes_name = path.contains('{');
-    let work = path.starts_with("/background/");
+    let work = is_work(path);
+    let owned = path.starts_with("/ownership/");
     let guarded = !auth::OPEN.contains(&path);
     may(takes_name || takes_body, 400, "the request cannot be read");
     may(guarded, 401, "a token is needed");
     may(guarded, 403, "a page of another site asked, and no token is set");
     may(takes_name, 404, "there is no such thing");
+    may(owned, 404, "another namespace, or ownership, is not served here");
     may(work && id != "read_file", 406, "no answer is of an accepted media type");
     may(takes_body, 408, "the body took too long to arrive");
     may(takes_body, 413, "the body is too large");

@@ -20,6 +20,9 @@ pub struct HttpOptions {
     pub default_agent: Option<AgentId>,
     /// Whether agents may be made, changed and removed by requests. Never such that run programs. Default no.
     pub allow_agents: bool,
+    /// How ownership is served to hosts in other languages; none: it is not. Default: as
+    /// [`OwnershipOptions::default`] says.
+    pub ownership: Option<OwnershipOptions>,
     /// The largest body. Default 4 MiB.
     pub max_body_bytes: usize,
     /// The most entries of a page. Default 1,000.
@@ -53,6 +56,7 @@ impl Default for HttpOptions {
             allowed_hosts: Vec::new(),
             default_agent: None,
             allow_agents: false,
+            ownership: Some(OwnershipOptions::default()),
             max_body_bytes: 4 << 20,
             max_page: 1_000,
             max_waits: 1_024,
@@ -66,6 +70,23 @@ impl Default for HttpOptions {
             keep_alive: Duration::from_secs(15),
             close_timeout: Duration::from_secs(5),
         }
+    }
+}
+
+/// How ownership is served, below `/ownership`. Its grace is that of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnershipOptions {
+    /// The only namespace that is served: keys of others do not exist here. Left out, all are.
+    pub namespace: Option<Arc<str>>,
+    /// How long a lease is that says nothing. Default: that of the host.
+    pub lease: Option<Duration>,
+    /// Outcomes of more bytes are refused. Default 1 MiB.
+    pub max_outcome_bytes: usize,
+}
+
+impl Default for OwnershipOptions {
+    fn default() -> Self {
+        Self { namespace: None, lease: None, max_outcome_bytes: 1 << 20 }
     }
 }
 

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::wording::expected;
 use crate::error::Error;
@@ -31,6 +32,18 @@ pub(super) enum Kind {
     Paused,
     WrongState,
     Elsewhere,
+    Held,
+    Conflict,
+    SessionReleased,
+    Fenced,
+    AlreadyTerminal,
+    NotTerminal,
+    StillRunning,
+    NotLost,
+    Superseded,
+    Mismatch,
+    Expired,
+    UnfitFolder,
     TooLarge,
     MediaType,
     Range,
@@ -62,6 +75,18 @@ impl Kind {
             Self::Paused => ("paused", 409, "the task is paused"),
             Self::WrongState => ("wrong_state", 409, "the run is in another state"),
             Self::Elsewhere => ("elsewhere", 409, "the files are at another instance"),
+            Self::Held => ("held", 409, "somebody owns the task"),
+            Self::Conflict => ("conflict", 409, "something else stands than was expected"),
+            Self::SessionReleased => ("session_released", 409, "the session was released"),
+            Self::Fenced => ("fenced", 409, "the token has lost its authority"),
+            Self::AlreadyTerminal => ("already_terminal", 409, "the run has ended"),
+            Self::NotTerminal => ("not_terminal", 409, "the run has not ended"),
+            Self::StillRunning => ("still_running", 409, "somebody executes it"),
+            Self::NotLost => ("not_lost", 409, "it is not lost"),
+            Self::Superseded => ("superseded", 409, "there is another run by now"),
+            Self::Mismatch => ("mismatch", 409, "replicas of one host have different settings"),
+            Self::Expired => ("expired", 410, "it is no longer kept"),
+            Self::UnfitFolder => ("unfit_folder", 409, "the folder of the run is not as it was made"),
             Self::TooLarge => ("too_large", 413, "the request is too large"),
             Self::MediaType => ("media_type", 415, "the body has another media type"),
             Self::Range => ("range", 416, "there are no such bytes"),
@@ -92,6 +117,7 @@ struct Facts {
     retry_after: Option<u64>,
     run_id: Option<RunId>,
     held_by: Option<InstanceId>,
+    answer: Option<Value>,
 }
 
 /// What handlers answer.
@@ -107,6 +133,7 @@ impl Problem {
             retry_after: None,
             run_id: None,
             held_by: None,
+            answer: None,
         }))
     }
 
@@ -141,6 +168,12 @@ impl Problem {
         self
     }
 
+    /// What a verb of ownership answered instead of what was asked for.
+    pub(super) fn answer<T: Serialize>(mut self, answer: &T) -> Self {
+        self.0.answer = serde_json::to_value(answer).ok();
+        self
+    }
+
     fn held_by(mut self, instance: InstanceId) -> Self {
         self.0.held_by = Some(instance);
         self
@@ -167,6 +200,12 @@ impl Problem {
     }
 
     fn of_workspace(error: &WorkspaceError) -> Self {
+        if let WorkspaceError::Unfit { .. } | WorkspaceError::Outside { .. } = error {
+            return Self::new(Kind::UnfitFolder, format!("the folder of the run: {error}")).hint(
+                "something else was put in its place, and is not looked into: \
+                 put the folder back where the workspace of the run names it",
+            );
+        }
         let kind = if error.is_transient() { Kind::Busy } else { Kind::Internal };
         let problem = Self::new(kind, format!("workspace: {error}"));
         if error.is_transient() { problem.retry_after(5) } else { problem }
@@ -232,6 +271,8 @@ struct Document<'a> {
     run_id: Option<&'a RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_by: Option<InstanceId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<&'a Value>,
 }
 
 /// Writes the document of a response that failed, whoever made it fail: a handler, or the router.
@@ -254,6 +295,7 @@ pub(super) fn dress(response: Response, path: &str) -> Response {
         retry_after_seconds: problem.retry_after,
         run_id: problem.run_id.as_ref(),
         held_by: problem.held_by,
+        answer: problem.answer.as_ref(),
     };
     let body = serde_json::to_vec(&document).unwrap_or_default();
     parts.status = StatusCode::from_u16(status).unwrap_or(parts.status);

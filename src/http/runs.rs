@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::body::Given;
 use super::limits::{self, within};
@@ -15,28 +16,26 @@ use super::names::Named;
 use super::problem::{Answer, Problem};
 use super::query::{self, Words, flag, instant, text, word};
 use super::stream::closed;
-use super::{Api, answer, schemas};
+use super::{Api, answer, pages, schemas};
 use crate::error::Error;
 use crate::model::{
-    AgentId, ApprovalAnswer, CancelMode, Run, RunId, RunResult, RunStatus, Seconds, TaskId, Timestamp,
-    Trigger,
+    AgentId, ApprovalAnswer, CancelMode, Invalid, Run, RunId, RunResult, RunStatus, Seconds, TaskId,
+    Timestamp, Trigger, value_of,
 };
 use crate::rules::CancelRequest;
-use crate::store::{Page, PageRequest, RunFilter};
+use crate::store::RunFilter;
 use crate::tenure::RunRequest;
 use crate::view::{AttemptView, RunView};
 
 /// Up to how many runs a total is exact.
 const EXACT: u64 = 10_000;
-/// How many bytes of runs one answer holds at most, but for the last of them.
-const MOST_PAGE_BYTES: usize = 8 << 20;
 /// About how many bytes a run takes besides what its users wrote.
 const RUN_BYTES: usize = 1 << 10;
-/// How many runs are read before anything is known of how large they are.
-const FIRST_RUNS: usize = 100;
 /// The longest text, in bytes: as long as a task's.
 const MOST_QUERY_BYTES: usize = 1 << 20;
 const MOST_REASON_BYTES: usize = 4 << 10;
+/// The longest name of who cancels.
+const MOST_NAME_BYTES: usize = 255;
 const MOST_KEY_BYTES: usize = 255;
 /// The longest text that is looked for.
 const MOST_TEXT_BYTES: usize = 1 << 10;
@@ -66,7 +65,7 @@ pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
     let filter = filter(&mut words);
     let page = words.page(api.options().max_page);
     words.done()?;
-    let found = fill(&api, &filter, page).await?;
+    let found = pages::fill(page, |page| api.tenure().runs(filter.clone(), page), bytes_of).await?;
     let (total, exact) = api.tenure().count_runs(filter, EXACT).await?;
     answer::ok(&Runs {
         runs: found.items.iter().map(RunView::from).collect(),
@@ -77,32 +76,16 @@ pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
     })
 }
 
-/// A page that is not larger than what one answer may hold: runs are read some at a time, as long as there is room.
-async fn fill(api: &Api, filter: &RunFilter, asked: PageRequest) -> Result<Page<Run>, Problem> {
-    let mut all = Page { items: Vec::new(), next: asked.cursor, corrupt: Vec::new() };
-    let (mut at_once, mut bytes) = (FIRST_RUNS, 0);
-    loop {
-        let limit = at_once.min(asked.limit - all.items.len());
-        let found = api.tenure().runs(filter.clone(), PageRequest { limit, cursor: all.next.take() }).await?;
-        let short = found.items.len() < limit;
-        bytes += found.items.iter().map(bytes_of).sum::<usize>();
-        all.items.extend(found.items);
-        all.corrupt.extend(found.corrupt);
-        all.next = found.next;
-        if short || all.next.is_none() || all.items.len() >= asked.limit || bytes >= MOST_PAGE_BYTES {
-            return Ok(all);
-        }
-        at_once = (MOST_PAGE_BYTES - bytes).div_ceil(bytes / all.items.len() + 1).clamp(1, asked.limit);
-    }
-}
-
 /// About what a run takes in an answer.
 fn bytes_of(run: &Run) -> usize {
     let result = match &run.result {
         Some(RunResult::Inline(payload)) => payload.bytes.len(),
         _ => 0,
     };
-    RUN_BYTES + run.spec.query.len() + run.spec.metadata.as_json().len() + result
+    // Whatever cannot be written takes nothing.
+    let approval = run.approval.as_ref().and_then(|approval| serde_json::to_vec(approval).ok());
+    let approval = approval.map_or(0, |approval| approval.len());
+    RUN_BYTES + run.spec.query.len() + run.spec.metadata.as_json().len() + result + approval
 }
 
 fn filter(words: &mut Words) -> RunFilter {
@@ -182,6 +165,7 @@ pub(super) async fn attempts(State(api): State<Api>, parts: Parts, Named(run_id)
 struct Cancelling {
     mode: CancelMode,
     reason: Option<String>,
+    by: Option<String>,
 }
 
 /// Cancels a run
@@ -199,18 +183,34 @@ pub(super) async fn cancel(
     given: Given,
 ) -> Answer {
     query::nothing(&parts)?;
-    let Cancelling { mode, reason } = given.read()?;
-    let run = api.tenure().cancel_run(&run_id, &request(mode, reason)?).await?;
+    let request = given.read::<Cancelling>()?.request()?;
+    let run = api.tenure().cancel_run(&run_id, &request).await?;
     answer::ok(&RunView::from(&run))
 }
 
-fn request(mode: CancelMode, reason: Option<String>) -> Result<CancelRequest, Problem> {
-    let reason = reason.unwrap_or_else(|| "asked for".to_owned());
-    if reason.len() > MOST_REASON_BYTES {
-        let found = reason.len();
-        return Err(Problem::field("reason", format!("at most {MOST_REASON_BYTES} bytes, found {found}")));
+impl Cancelling {
+    fn request(self) -> Result<CancelRequest, Problem> {
+        let Self { mode, reason, by } = self;
+        let mut wrong = Vec::new();
+        let reason = reason.unwrap_or_else(|| "asked for".to_owned());
+        if reason.len() > MOST_REASON_BYTES {
+            let found = reason.len();
+            let expected = format!("at most {MOST_REASON_BYTES} bytes, found {found}");
+            wrong.extend(Invalid::one("reason", expected).problems);
+        }
+        let by = by.unwrap_or_else(|| "http".to_owned());
+        if by.trim().is_empty() || by.len() > MOST_NAME_BYTES || by.chars().any(char::is_control) {
+            let expected = format!(
+                "who cancels, in 1 to {MOST_NAME_BYTES} bytes without control characters, found {}",
+                query::shown(&by)
+            );
+            wrong.extend(Invalid::one("by", expected).problems);
+        }
+        if !wrong.is_empty() {
+            return Err(Problem::invalid(wrong));
+        }
+        Ok(CancelRequest { mode, reason: reason.into(), requested_by: by.into(), force_after: None })
     }
-    Ok(CancelRequest { mode, reason: reason.into(), requested_by: "http".into(), force_after: None })
 }
 
 #[derive(Default, Deserialize)]
@@ -226,6 +226,7 @@ struct CancellingMany {
     text: Option<String>,
     mode: CancelMode,
     reason: Option<String>,
+    by: Option<String>,
 }
 
 impl CancellingMany {
@@ -250,7 +251,8 @@ impl CancellingMany {
                             created_before, text, to say which runs";
             return Err(Problem::field("body", expected));
         }
-        Ok((filter, request(self.mode, self.reason)?))
+        let how = Cancelling { mode: self.mode, reason: self.reason, by: self.by };
+        Ok((filter, how.request()?))
     }
 }
 
@@ -273,7 +275,7 @@ pub(super) async fn cancel_many(State(api): State<Api>, parts: Parts, given: Giv
 struct Answering {
     approved: bool,
     #[serde(default)]
-    answer: Value,
+    answer: Option<Box<RawValue>>,
 }
 
 /// Answers a run that waits for a person
@@ -295,6 +297,8 @@ pub(super) async fn resume(
     query::nothing(&parts)?;
     given.text()?;
     let Answering { approved, answer } = given.read()?;
+    let answer = answer.map_or(Ok(Value::Null), |answer| value_of(&answer));
+    let answer = answer.map_err(|expected| Problem::field("answer", expected))?;
     let run = api.tenure().resume_run(&run_id, ApprovalAnswer { approved, answer }).await?;
     answer::ok(&RunView::from(&run))
 }

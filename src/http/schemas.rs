@@ -6,11 +6,13 @@ use utoipa::{IntoParams, ToSchema};
 
 mod events;
 mod host;
+mod ownership;
 mod runs;
 mod tasks;
 
 pub(super) use events::*;
 pub(super) use host::*;
+pub(super) use ownership::*;
 pub(super) use runs::*;
 pub(super) use tasks::*;
 
@@ -44,6 +46,9 @@ pub(super) struct Problem {
     /// The instance that has the files.
     #[schema(required = false, nullable = false)]
     held_by: Option<String>,
+    /// What a verb of ownership answered instead of what was asked for, such as how the task stands.
+    #[schema(required = false)]
+    answer: serde_json::Value,
 }
 
 /// A field that cannot be taken.

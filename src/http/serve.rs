@@ -86,7 +86,7 @@ impl Api {
     }
 
     fn may_listen_at(&self, address: SocketAddr) -> io::Result<()> {
-        if address.ip().is_loopback() || self.options().token.is_some() {
+        if address.ip().to_canonical().is_loopback() || self.options().token.is_some() {
             return Ok(());
         }
         let message = format!(

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::Api;
 use super::hub::{Item, Page, Subscription};
 use super::limits::Place;
-use super::text::word;
-use crate::model::{Event, RunStatus, Subject, TaskId};
+use super::text::{Only, word};
+use crate::model::{Event, RunStatus, Subject};
 
 /// How many events are read from the store at once.
 const PAGE: usize = 200;
@@ -39,8 +39,8 @@ pub(super) struct Stream {
 /// What a stream tells.
 pub(super) struct Watched {
     pub(super) subject: Subject,
-    /// Of all events only those of this task and its runs.
-    pub(super) task: Option<TaskId>,
+    /// Of all events only some.
+    pub(super) only: Option<Only>,
 }
 
 #[derive(Clone, Copy)]
@@ -122,7 +122,7 @@ impl Stream {
     fn replayed(&mut self, events: &[Event]) -> Bytes {
         let all: Vec<&Event> = events.iter().collect();
         let page = Page::of(&self.watched.subject, self.last, &all);
-        let text = page.text_after(self.last, self.watched.task.as_ref());
+        let text = page.text_after(self.last, self.watched.only.as_ref());
         self.told(&page);
         if let Stage::Replay = self.stage
             && events.len() < PAGE
@@ -147,7 +147,7 @@ impl Stream {
                 Bytes::new()
             }
             Item::Page(page) => {
-                let text = page.text_after(self.last, self.watched.task.as_ref());
+                let text = page.text_after(self.last, self.watched.only.as_ref());
                 self.told(&page);
                 text
             }
@@ -156,8 +156,8 @@ impl Stream {
             Item::Missed(missed) => {
                 self.stage = Stage::Replay;
                 self.api.metrics().missed(missed.events);
-                match self.watched.task {
-                    // How many of them concern the task is not known.
+                match self.watched.only {
+                    // How many of them are to be told is not known.
                     Some(_) => Bytes::new(),
                     None => word("missed", &json!({ "missed": missed.events, "after": self.last })),
                 }
@@ -168,7 +168,7 @@ impl Stream {
     /// That the stream goes on; of one that passes events over, also how far it is, so that a reader who comes back
     /// does not begin with those again.
     fn sign_of_life(&self) -> Bytes {
-        match self.watched.task {
+        match self.watched.only {
             Some(_) => format!(": keep-alive\nid: {}\n\n", self.last).into(),
             None => Bytes::from_static(b": keep-alive\n\n"),
         }

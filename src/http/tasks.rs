@@ -13,7 +13,7 @@ use super::problem::{Answer, Problem};
 use super::query::{self, Words, word};
 use super::runs::{self, Wanted};
 use super::status::{active, all, by_status};
-use super::{Api, answer, schemas};
+use super::{Api, answer, pages, schemas};
 use crate::model::{
     AgentId, Occurrence, RunStatus, Schedule, ScheduleState, Task, TaskId, TaskPatch, TaskSpec, Timestamp,
 };
@@ -22,6 +22,9 @@ use crate::view::{RunView, TaskView};
 
 /// How many tasks are counted.
 const MOST_COUNTED: u64 = 10_000;
+
+/// About how many bytes a task takes besides what its users wrote.
+const TASK_BYTES: usize = 1 << 10;
 
 /// How many instants to come are told.
 const NEXT: usize = 10;
@@ -77,6 +80,8 @@ fn default_agent(api: &Api) -> Option<AgentId> {
 }
 
 /// Tasks by name
+///
+/// A page of large tasks ends at about 8 MiB: it has a `next_cursor` then.
 #[utoipa::path(get, path = "/background/tasks", tag = "tasks", operation_id = "list_tasks",
     params(schemas::PageQuery),
     responses((status = 200, body = schemas::Tasks)))]
@@ -84,7 +89,7 @@ pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
     let mut words = Words::of(&parts)?;
     let page = words.page(api.options().max_page);
     words.done()?;
-    let found = api.tenure().tasks(page).await?;
+    let found = pages::fill(page, |page| api.tenure().tasks(page), bytes_of).await?;
     let (total, exact) = api.tenure().count_tasks(MOST_COUNTED).await?;
     answer::ok(&Tasks {
         tasks: found.items.iter().map(listed).collect(),
@@ -93,6 +98,11 @@ pub(super) async fn list(State(api): State<Api>, parts: Parts) -> Answer {
         next_cursor: found.next,
         unreadable: answer::unreadable(found.corrupt),
     })
+}
+
+/// About what a task takes in an answer.
+fn bytes_of((task, _): &(Task, ScheduleState)) -> usize {
+    TASK_BYTES + task.spec.query.len() + task.spec.metadata.as_json().len()
 }
 
 fn listed((task, schedule_state): &(Task, ScheduleState)) -> Listed<'_> {

@@ -5,6 +5,24 @@ use axum::body::Bytes;
 use crate::model::{self, RunStatus, Subject, TaskId};
 use crate::view::EventView;
 
+/// Which of all events are told.
+#[derive(Clone)]
+pub(super) enum Only {
+    /// Those of this task and its runs.
+    Task(TaskId),
+    /// Those of what hosts own.
+    Owned,
+}
+
+impl Only {
+    pub(super) fn meets(&self, task_id: &TaskId) -> bool {
+        match self {
+            Self::Task(only) => only == task_id,
+            Self::Owned => task_id.is_reserved(),
+        }
+    }
+}
+
 /// Events as text, each found again by its place.
 #[derive(Default)]
 pub(super) struct Text {
@@ -52,11 +70,11 @@ impl Text {
         self.bytes.slice(self.begin_of(self.known(place))..)
     }
 
-    /// What of it concerns a task and its runs.
-    pub(super) fn of_task_after(&self, task_id: &TaskId, place: u64) -> Bytes {
+    /// What of it is to be told.
+    pub(super) fn only_after(&self, only: &Only, place: u64) -> Bytes {
         let mut found = Vec::new();
         for (n, event) in self.events.iter().enumerate().skip(self.known(place)) {
-            if event.task_id == *task_id {
+            if only.meets(&event.task_id) {
                 found.extend_from_slice(&self.bytes[self.begin_of(n)..event.end]);
             }
         }

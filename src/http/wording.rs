@@ -15,7 +15,7 @@ pub(super) fn expected(message: &str) -> String {
         ["unknown field ", "unknown variant ", "invalid type: ", "invalid value: ", "invalid length "];
     let rest = starts.iter().find_map(|start| message.strip_prefix(start));
     match rest.and_then(|rest| rest.rsplit_once(", expected ")) {
-        Some((found, what)) => format!("{}, found {found}", plain(what)),
+        Some((found, what)) => format!("{}, found {}", plain(what), found_as(found)),
         None => message.to_owned(),
     }
 }
@@ -35,6 +35,15 @@ fn plain(what: &str) -> &str {
     }
 }
 
+/// What was found, as JSON has it.
+fn found_as(found: &str) -> &str {
+    match found {
+        "map" => "an object",
+        "sequence" => "a list",
+        found => found,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +57,8 @@ mod tests {
             ("unknown field `qery`, expected `query` or `wait`", "`query` or `wait`, found `qery`"),
             ("unknown field `x`, there are no fields", "no fields, found `x`"),
             ("unknown variant `soft`, expected one of `a`, `b`, `c`", "one of `a`, `b`, `c`, found `soft`"),
+            ("invalid type: sequence, expected a string", "a text, found a list"),
+            ("invalid type: map, expected a sequence", "a list, found an object"),
             ("missing field `approved`", "a value, found nothing"),
             ("a length of time", "a length of time"),
             ("", ""),

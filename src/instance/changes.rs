@@ -3,7 +3,7 @@
 
 use super::Instance;
 use super::files::is_mirrored;
-use crate::model::{Run, RunId};
+use crate::model::{Place, Run, RunId};
 use crate::store::{Decision, Refusal, StoreError};
 
 /// A run that is about to be changed, as far as anybody here has to know.
@@ -12,6 +12,8 @@ struct Change {
     place: usize,
     run_id: RunId,
     settles: bool,
+    /// As it will be, if somebody waits for that.
+    settled: Option<Run>,
     mirrored: bool,
 }
 
@@ -44,12 +46,15 @@ impl Instance {
         let settles = run.status.is_settled();
         let mirrored = self.files.is_some() && is_mirrored(run);
         let concerns = settles || mirrored;
-        concerns.then(|| Change { place, run_id: run.run_id.clone(), settles, mirrored })
+        // Where it waited is the store's to say, and it waits nowhere any more.
+        let stands = || Run { place: Place::Nowhere, ..run.clone() };
+        let settled = (settles && self.waiters.any_for(&run.run_id)).then(stands);
+        concerns.then(|| Change { place, run_id: run.run_id.clone(), settles, settled, mirrored })
     }
 
     fn changed(&self, change: Change) {
         if change.settles {
-            self.waiters.settled(&change.run_id);
+            self.waiters.settled(&change.run_id, change.settled.as_ref());
         }
         if let Some(files) = self.files.as_ref().filter(|_| change.mirrored) {
             files.queue.push(change.run_id);

@@ -209,9 +209,9 @@ impl Claimer {
         };
         let answers = self.until(deadline, commit).await?;
         let mut stored = Vec::with_capacity(writes.len());
-        for ((write, granted), answer) in writes.iter().zip(granted).zip(answers) {
+        for ((write, granted), answer) in writes.into_iter().zip(granted).zip(answers) {
             stored.push(match answer {
-                Ok(()) => Some(write.run.clone()),
+                Ok(()) => Some(write.run),
                 Err(refusal) => self.begin_again(granted, refusal, deadline).await,
             });
         }

@@ -23,7 +23,7 @@ pub struct RunContext {
 struct Inner {
     instance: Arc<Instance>,
     held: Held,
-    run: Run,
+    run: Arc<Run>,
     deadline: Option<Instant>,
 }
 

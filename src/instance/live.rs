@@ -1,10 +1,10 @@
 //! The runs that this instance holds, from the grant until their outcome is stored or refused.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use foldhash::HashMap;
 use parking_lot::Mutex;
 use tenure_actors::ProcessHandle;
 use tokio::sync::Notify;
@@ -35,7 +35,7 @@ pub(crate) struct LiveRun {
     /// Whether its host executes it: it takes no room from what is claimed.
     pub(crate) owned: bool,
     /// The run as it was last read or written here.
-    run: Mutex<Run>,
+    run: Mutex<Arc<Run>>,
     /// Until when the holder may rely on the lease, without asking the store.
     relied_until: Mutex<Instant>,
     /// Cancelled when the attempt is to stop, whoever says so.
@@ -162,7 +162,7 @@ impl LiveRun {
             run_id: run.run_id.clone(),
             token,
             owned: run.spec.is_owned(),
-            run: Mutex::new(run),
+            run: Mutex::new(Arc::new(run)),
             relied_until: Mutex::new(asked + reliance),
             stop: CancellationToken::new(),
             cause: OnceLock::new(),
@@ -175,12 +175,12 @@ impl LiveRun {
         })
     }
 
-    pub(crate) fn run(&self) -> Run {
-        self.run.lock().clone()
+    pub(crate) fn run(&self) -> Arc<Run> {
+        Arc::clone(&self.run.lock())
     }
 
     pub(crate) fn set_run(&self, run: Run) {
-        *self.run.lock() = run;
+        *self.run.lock() = Arc::new(run);
     }
 
     /// Completes when the attempt tells of itself again.

@@ -1,15 +1,15 @@
 //! Stores what attempts came to: everything that waits goes in one commit, each under its own token.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::{HashSet, HashSetExt};
 use tenure_actors::{ProcessContext, ProcessResult};
 
 use super::outbox::{Item, What};
 use super::pause::Pause;
 use super::{Instance, figures};
-use crate::model::{Progress, Run, RunId, RunStatus, Token};
+use crate::model::{Progress, RunId, RunStatus, Token};
 use crate::rules::{self, Moment, Moved};
 use crate::store::{Decision, LaneExpect, Refusal, RunWrite, StoreError};
 
@@ -109,8 +109,11 @@ impl Instance {
                     figures::refused();
                 }
                 let reinstated = self.try_reinstate(item).await?;
-                if let (false, true, What::Ended(outcome, _)) = (reinstated, item.live.owned, &item.what) {
-                    self.ownership.refuse_late(&item.live.run_id, item.token, outcome).await;
+                if let (false, What::Ended(outcome, _)) = (reinstated, &item.what) {
+                    match item.live.owned {
+                        true => self.ownership.refuse_late(&item.live.run_id, item.token, outcome).await,
+                        false => self.tell_refused(&item.live.run_id, item.token, outcome).await,
+                    }
                 }
                 Ok(!reinstated)
             }
@@ -168,7 +171,8 @@ impl Instance {
     fn let_go(&self, item: &Item) {
         if matches!(item.what, What::Ended(..)) {
             self.live.remove(&item.live);
-            self.waiters.settled(&item.live.run_id);
+            // Who waits still, looks: it may have been refused.
+            self.waiters.settled(&item.live.run_id, None);
         }
     }
 }
@@ -178,7 +182,7 @@ impl Item {
         if let Some(write) = &self.write {
             return Ok(write.clone());
         }
-        let run: Run = self.live.run();
+        let run = self.live.run();
         let write = match self.what.clone() {
             What::Progress { progress, coalesced } => {
                 let progress = Progress { at: moment.now, ..progress };

@@ -60,16 +60,18 @@ impl Instance {
     async fn fire_all_and_wait(&self, pause: &mut Pause) -> Duration {
         let poll = self.settings().poll;
         let agenda = match self.fire_all().await {
-            Ok(()) => self.vitals.watch(self.store.agenda()).await,
+            Ok(moved) => self.vitals.watch(self.store.agenda()).await.map(|agenda| (agenda, moved)),
             Err(error) => Err(error),
         };
         match agenda {
-            Ok(agenda) if agenda.schedule.is_none_or(|due| due > agenda.now) => {
+            Ok((agenda, _)) if agenda.schedule.is_none_or(|due| due > agenda.now) => {
                 pause.reset();
                 agenda.schedule.map_or(poll, |due| due.since(agenda.now).min(poll))
             }
-            // Due again already, or it could not be fired: others were first again and again.
-            Ok(_) => pause.after_failure(),
+            // Others became due meanwhile.
+            Ok((_, true)) => Duration::ZERO,
+            // It could not be fired: others were first again and again.
+            Ok((_, false)) => pause.after_failure(),
             Err(error) => {
                 tracing::warn!(%error, "schedules wait until the store answers");
                 pause.after_failure()
@@ -77,12 +79,14 @@ impl Instance {
         }
     }
 
-    async fn fire_all(&self) -> Result<(), StoreError> {
+    /// Whether any schedule has moved.
+    async fn fire_all(&self) -> Result<bool, StoreError> {
+        let mut moved = false;
         loop {
             let due = self.vitals.watch(self.store.due_schedules(PAGE)).await?;
             let full = due.len() == PAGE;
             if due.is_empty() {
-                return Ok(());
+                return Ok(moved);
             }
             let moment = self.moment().await?;
             let mut decisions = Vec::with_capacity(due.len());
@@ -91,12 +95,13 @@ impl Instance {
             }
             let answers = self.commit(decisions).await?;
             for ((task, _), answer) in due.iter().zip(answers) {
-                if let Err(refusal) = answer {
-                    self.fire_again(task, refusal).await?;
+                match answer {
+                    Ok(()) => moved = true,
+                    Err(refusal) => self.fire_again(task, refusal).await?,
                 }
             }
             if !full {
-                return Ok(());
+                return Ok(moved);
             }
         }
     }

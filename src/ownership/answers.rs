@@ -43,6 +43,12 @@ pub struct Acquire {
     /// A lost task of the session whose place this one takes.
     #[serde(default)]
     pub supersedes: Option<u64>,
+    /// The task of the session that starts this one: it has to run, and nobody may want it cancelled.
+    #[serde(default)]
+    pub parent: Option<u64>,
+    /// What becomes of this one when its parent is cancelled.
+    #[serde(default)]
+    pub with_parent: WithParent,
     /// What makes a repeated start the same task, within the session.
     #[serde(default)]
     pub idempotency: Option<IdempotencyKey>,
@@ -69,6 +75,8 @@ impl Acquire {
             ttl,
             expect: Expected::NotExists,
             supersedes: None,
+            parent: None,
+            with_parent: WithParent::default(),
             idempotency: None,
             input: "".into(),
             agent: None,
@@ -79,6 +87,7 @@ impl Acquire {
 
 /// What makes a repeated start the same task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct IdempotencyKey {
     /// The caller's key: of the turn and the tool call.
     pub key: Arc<str>,
@@ -88,7 +97,7 @@ pub struct IdempotencyKey {
 
 /// What must stand for a task to be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(tag = "expect", content = "run", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Expected {
     /// It has never begun.
     #[default]
@@ -97,6 +106,19 @@ pub enum Expected {
     TerminalRun(u32),
     /// This is its latest run, and is lost: it is taken over.
     LostRun(u32),
+}
+
+/// What becomes of a task when the task that started it is cancelled (X11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WithParent {
+    /// It is cancelled in the same way.
+    #[default]
+    Cancel,
+    /// Its owner is asked to stop, also when the parent is cancelled by force.
+    Request,
+    /// It goes on.
+    Abandon,
 }
 
 /// What became of a request to own a task.

@@ -1,14 +1,16 @@
 //! Cancelling runs, tasks and sessions, and releasing sessions.
 
+use std::collections::BTreeSet;
+
 use tokio::time::Instant;
 
-use super::answers::{Cancel, CancelAnswer, CancelScope, Release, Released, TaskState};
+use super::answers::{Cancel, CancelAnswer, CancelScope, Release, Released, TaskState, WithParent};
 use super::key::{SessionKey, TaskKey};
 use super::outcome::Finished;
-use super::record::{Mark, Session, put};
-use super::{Ownership, TRIES, contended};
+use super::record::{Mark, OwnedSpec, Session, put};
+use super::{Ownership, TRIES, contended, deadline};
 use crate::error::Error;
-use crate::model::{CancelMode, Run, RunId};
+use crate::model::{CancelMode, Run, RunId, RunStatus};
 use crate::rules::{self, CancelRequest};
 use crate::store::Decision;
 
@@ -49,13 +51,62 @@ impl Ownership {
             return Ok(CancelAnswer::NotFound);
         }
         let run_id = key.run_id(number)?;
-        match self.cancel_run(&run_id, &request(cancel)).await? {
+        let met = self.cancel_run(&run_id, &request(cancel)).await?;
+        let children = match &met {
+            // Also when it was done before: who did it may not have come to the children.
+            Some(met) if is_cancelled(&met.run) => self.cancel_children(key, number, cancel).await?,
+            _ => 0,
+        };
+        match met {
             None => Ok(CancelAnswer::Expired),
             Some(Met { run, at_once: _, had_ended: true }) => {
                 Ok(CancelAnswer::AlreadyTerminal { outcome: Box::new(Finished::of(&run)?) })
             }
-            Some(_) => Ok(CancelAnswer::Requested { runs: 1 }),
+            Some(_) => Ok(CancelAnswer::Requested { runs: 1 + children }),
         }
+    }
+
+    /// Cancels what a run has started that runs, and what that has started, each by its policy (X11); answers how much
+    /// that was.
+    async fn cancel_children(&self, key: &TaskKey, run: u32, cancel: &Cancel) -> Result<usize, Error> {
+        let live = self.live(&key.session).await?;
+        let specs: Vec<(&Run, OwnedSpec)> =
+            live.iter().filter_map(|run| Some((run, OwnedSpec::of(run).ok()?))).collect();
+        let mut parents = vec![(key.task, run, cancel.clone())];
+        let (mut seen, mut met) = (BTreeSet::from([key.task]), 0);
+        while let Some((task, latest, cancel)) = parents.pop() {
+            for (run, spec) in &specs {
+                let by = spec.parent.filter(|parent| parent.task == task && parent.run <= latest);
+                let Some(cancel) = by.and_then(|parent| cancel_of_child(parent.policy, &cancel)) else {
+                    continue;
+                };
+                if !seen.insert(spec.task) {
+                    continue;
+                }
+                let found = self.cancel_run(&run.run_id, &request(&cancel)).await?;
+                met += usize::from(found.is_some_and(|met| !met.had_ended));
+                parents.push((spec.task, spec.run, cancel));
+            }
+        }
+        Ok(met)
+    }
+
+    /// A run whose parent was cancelled while it began is met here: who cancelled may not have seen it.
+    pub(super) async fn follow_parent(&self, session: &SessionKey, run: &Run) -> Result<(), Error> {
+        let Some(parent) = OwnedSpec::of(run)?.parent else { return Ok(()) };
+        let Some(found) = self.run(&session.task(parent.task), parent.run).await? else { return Ok(()) };
+        let asked = Cancel {
+            mode: CancelMode::Cooperative,
+            reason: "what started it was cancelled".into(),
+            requested_by: "parent".into(),
+            force_after: None,
+        };
+        if is_cancelled(&found)
+            && let Some(cancel) = cancel_of_child(parent.policy, &asked)
+        {
+            self.cancel_run(&run.run_id, &request(&cancel)).await?;
+        }
+        Ok(())
     }
 
     async fn cancel_run(&self, run_id: &RunId, request: &CancelRequest) -> Result<Option<Met>, Error> {
@@ -115,7 +166,7 @@ impl Ownership {
             Release::Refuse => return Ok(Released::Released { revision, still_running: 0 }),
         };
         // From before the look at what runs: what ends after it makes a hint.
-        let (mut watch, deadline) = (self.watch(), Instant::now() + wait);
+        let (mut watch, deadline) = (self.watch(), deadline(wait));
         let asked = CancelRequest {
             mode: CancelMode::Cooperative,
             reason: "its session was released".into(),
@@ -181,6 +232,22 @@ struct Met {
     /// Somebody held it, and it has ended all the same.
     at_once: bool,
     had_ended: bool,
+}
+
+/// Whether somebody wants it cancelled, or it is.
+fn is_cancelled(run: &Run) -> bool {
+    run.status == RunStatus::Cancelled || (!run.status.is_terminal() && run.cancel.is_some())
+}
+
+/// How the child of a cancelled run is cancelled, if it is.
+fn cancel_of_child(policy: WithParent, cancel: &Cancel) -> Option<Cancel> {
+    match policy {
+        WithParent::Cancel => Some(cancel.clone()),
+        WithParent::Request => {
+            Some(Cancel { mode: CancelMode::Cooperative, force_after: None, ..cancel.clone() })
+        }
+        WithParent::Abandon => None,
+    }
 }
 
 enum Sealed {

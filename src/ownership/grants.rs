@@ -7,7 +7,7 @@ use super::answers::{
 };
 use super::inspect::{bare, seconds};
 use super::key::{SessionKey, TaskKey, numbers};
-use super::record::{Mark, OwnedSpec, Policies, Session, Stored, metadata, put};
+use super::record::{Mark, OwnedSpec, Parent, Policies, Session, Stored, metadata, put};
 use super::{Ownership, TRIES, contended, derived, draw};
 use crate::error::Error;
 use crate::model::{
@@ -68,6 +68,9 @@ impl Ownership {
                 Decided::About(key, run) => {
                     let answer = self.taken(request, &key, &run, moment).await?;
                     let granted = matches!(answer, Acquired::Acquired(_));
+                    if granted {
+                        self.follow_parent(&key.session, &run).await?;
+                    }
                     return Ok((answer, granted.then_some(*run)));
                 }
                 Decided::InTheWay(key, run) => {
@@ -75,7 +78,12 @@ impl Ownership {
                     return Ok((Acquired::Conflict { actual }, None));
                 }
                 Decided::Write(decision, held) => match self.commit_run(*decision).await? {
-                    Ok(run) => return Ok((Acquired::Acquired(held), run)),
+                    Ok(run) => {
+                        if let Some(run) = &run {
+                            self.follow_parent(key, run).await?;
+                        }
+                        return Ok((Acquired::Acquired(held), run));
+                    }
                     Err(refusal) => tracing::debug!(%refusal, "decided again"),
                 },
             }
@@ -114,11 +122,14 @@ impl Ownership {
             Mark::Run(run) => self.run(&request.key, run).await?,
             Mark::None | Mark::Expired => None,
         };
-        let superseded = match request.supersedes.map(|task| (task, of(task))) {
-            Some((task, Mark::Run(run))) => self.run(&key.task(task), run).await?,
-            _ => None,
-        };
-        Ok(Seen { stored, by_key, mark, current, superseded })
+        let mut of_session = [None, None];
+        for (place, task) in [request.supersedes, request.parent].into_iter().enumerate() {
+            if let Some((task, Mark::Run(run))) = task.map(|task| (task, of(task))) {
+                of_session[place] = self.run(&key.task(task), run).await?;
+            }
+        }
+        let [superseded, parent] = of_session;
+        Ok(Seen { stored, by_key, mark, current, superseded, parent })
     }
 
     /// The answer to who asks for a task that is another's, or was granted to the same request before.
@@ -272,6 +283,7 @@ struct Seen {
     mark: Mark,
     current: Option<Run>,
     superseded: Option<Run>,
+    parent: Option<Run>,
 }
 
 /// What is decided.
@@ -315,12 +327,16 @@ fn decide(request: &Acquire, seen: &Seen, nonce: u64, moment: Moment) -> Result<
             Some((number, run))
         }
     };
+    let parent = match parent_of(request, seen) {
+        Ok(parent) => parent,
+        Err(in_the_way) => return Ok(*in_the_way),
+    };
     let number = before.map_or(1, |(number, _)| number.saturating_add(1));
     let fence = before.map_or(0, |(_, run)| run.fence).saturating_add(1);
     let held = Held { key: key.clone(), run: number, token: Token { fence, nonce } };
     let mut session = session_of(seen.stored.as_ref(), &key.session, moment);
     session.begin(key.task, number)?;
-    let begun = begin(request, &held, session.revision, moment)?;
+    let begun = begin(request, &held, parent, session.revision, moment)?;
     let mut runs = vec![begun];
     if let Some((_, lost)) = before.filter(|(_, run)| run.status == RunStatus::Lost) {
         match rules::supersede(lost, &runs[0].run.run_id, moment) {
@@ -344,6 +360,21 @@ fn decide(request: &Acquire, seen: &Seen, nonce: u64, moment: Moment) -> Result<
     Ok(Decided::Write(Box::new(decision), held))
 }
 
+/// The run that starts this one: it has to run, and nobody may want it cancelled.
+fn parent_of(request: &Acquire, seen: &Seen) -> Result<Option<Parent>, Box<Decided>> {
+    let Some(task) = request.parent else { return Ok(None) };
+    let key = request.key.session.task(task);
+    let Some(run) = &seen.parent else {
+        let actual = bare(key, 0, TaskState::Unknown);
+        return Err(Box::new(Decided::Answer(Acquired::Conflict { actual })));
+    };
+    let number = numbers(run.run_id.as_str()).map_or(0, |(_, number)| number);
+    if run.status.is_held() && run.cancel.is_none() {
+        return Ok(Some(Parent { task, run: number, policy: request.with_parent }));
+    }
+    Err(Box::new(Decided::InTheWay(key, Box::new(run.clone()))))
+}
+
 /// What the holder of an idempotency key answers for.
 fn the_same(request: &Acquire, run: &Run) -> Decided {
     let task = numbers(run.run_id.as_str()).map_or(request.key.task, |(task, _)| task);
@@ -364,7 +395,13 @@ fn session_of(stored: Option<&Stored>, key: &SessionKey, moment: Moment) -> Sess
     stored.map_or_else(|| Session::new(key.clone(), moment.now), |stored| stored.session.clone())
 }
 
-fn begin(request: &Acquire, held: &Held, revision: u64, moment: Moment) -> Result<RunWrite, Error> {
+fn begin(
+    request: &Acquire,
+    held: &Held,
+    parent: Option<Parent>,
+    revision: u64,
+    moment: Moment,
+) -> Result<RunWrite, Error> {
     let (key, now) = (&request.key, moment.now);
     let (task_id, run_id) = (key.session.id()?, key.run_id(held.run)?);
     let owned = OwnedSpec {
@@ -375,6 +412,7 @@ fn begin(request: &Acquire, held: &Held, revision: u64, moment: Moment) -> Resul
         agent: request.agent.clone(),
         description: request.description.clone(),
         supersedes: request.supersedes,
+        parent,
     };
     let idempotency = request.idempotency.as_ref();
     let Policies { retry, overlap } = Policies::default();
@@ -422,6 +460,10 @@ fn check(request: &Acquire) -> Result<(), Error> {
     }
     if request.key.task == 0 {
         problems.push(Problem { field: "task".to_owned(), expected: "a number from 1, found 0".to_owned() });
+    }
+    if request.parent == Some(request.key.task) {
+        let expected = "another task than the one that begins".to_owned();
+        problems.push(Problem { field: "parent".to_owned(), expected });
     }
     if request.supersedes == Some(request.key.task) {
         let expected =

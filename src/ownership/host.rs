@@ -4,7 +4,6 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -12,15 +11,17 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::answers::{Acquire, Acquired};
+use super::answers::{Acquire, Acquired, Held};
 use super::inspect::seconds;
+use super::journal::Journal;
 use super::key::TaskKey;
 use super::outcome::{Blob, Kept, Outcome};
+use super::registration::Declared;
 use super::{Ownership, OwnershipSettings, draw};
 use crate::agent::{AgentError, AgentResult, Answer, ErasedAgent};
 use crate::error::Error;
-use crate::instance::{RunContext, Work};
-use crate::model::{InstanceId, Payload, Run};
+use crate::instance::{Instance, RunContext, Work};
+use crate::model::{InstanceId, Payload, Run, Seconds};
 use crate::settings::Duty;
 use crate::store::StoreError;
 use crate::tenure::Tenure;
@@ -102,6 +103,7 @@ pub struct Host {
     tenure: Tenure,
     ownership: Ownership,
     when_cut_off: CutOff,
+    pub(super) journal: Option<Arc<Journal>>,
 }
 
 impl fmt::Debug for Host {
@@ -117,11 +119,12 @@ impl Host {
     pub fn new(tenure: &Tenure, settings: OwnershipSettings) -> Self {
         let grace = tenure.settings().grace();
         let settings = OwnershipSettings { grace: settings.grace.max(grace), ..settings };
-        tenure.instance.hosts.store(true, Ordering::Relaxed);
+        Ownership::is_looked_after_by(tenure);
         Self {
-            ownership: Ownership::new(Arc::clone(&tenure.instance.store), settings),
+            ownership: Ownership::of(tenure, settings),
             tenure: tenure.clone(),
             when_cut_off: CutOff::default(),
+            journal: None,
         }
     }
 
@@ -146,8 +149,20 @@ impl Host {
     /// A request to own a task here, made for the first time.
     #[must_use]
     pub fn request(&self, key: TaskKey) -> Acquire {
-        let ttl = seconds(self.tenure.settings().lease);
+        let ttl = self.request_ttl();
         Acquire::new(key, self.instance_id(), format!("{}-{:016x}", self.instance_id(), draw()), ttl)
+    }
+
+    pub(super) fn request_ttl(&self) -> Seconds {
+        seconds(self.tenure.settings().lease)
+    }
+
+    /// What every replica of this host was told, as [`Ownership::register`] compares it.
+    #[must_use]
+    pub fn declared(&self, namespace: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Declared {
+        let settings = self.tenure.settings();
+        let (lease, grace) = (seconds(settings.lease), seconds(settings.grace()));
+        Declared { namespace: namespace.into(), source: source.into(), lease, grace }
     }
 
     /// Owns a task and begins to execute it. Any answer but [`Acquired::Acquired`] says that nothing was begun.
@@ -181,6 +196,7 @@ impl Host {
         let agent = Arc::new(Once {
             work: Mutex::new(Some(Box::new(move |context| work(context).boxed()))),
             ownership: self.ownership.clone(),
+            journal: self.journal.clone().map(|journal| (journal, Arc::clone(instance), held.clone())),
         });
         let work = Work { agent, stops_when_cut_off: self.when_cut_off == CutOff::Cancel };
         let generation = self.tenure.application().current();
@@ -217,6 +233,8 @@ type Begin = Box<dyn FnOnce(RunContext) -> BoxFuture<'static, Result<Done, Agent
 struct Once {
     work: Mutex<Option<Begin>>,
     ownership: Ownership,
+    /// Where its outcome is kept until the store has it, if anywhere.
+    journal: Option<(Arc<Journal>, Arc<Instance>, Held)>,
 }
 
 impl ErasedAgent for Once {
@@ -227,12 +245,24 @@ impl ErasedAgent for Once {
             };
             let name = context.run_id().to_string();
             let done = work(context).await?;
-            Ok(Answer::Done(self.keep(name, done).await?))
+            let kept = self.keep(name, done.clone()).await?;
+            self.note(done).await;
+            Ok(Answer::Done(kept))
         })
     }
 }
 
 impl Once {
+    /// Keeps the outcome on this machine until the store has it. Without it the work is done all the same.
+    async fn note(&self, done: Done) {
+        let Some((journal, instance, held)) = &self.journal else { return };
+        let Done { result, snapshot } = done;
+        let outcome = Outcome { result: Some(result), snapshot, ..Outcome::completed("") };
+        if let Err(error) = journal.keep(instance, held.clone(), outcome).await {
+            tracing::warn!(task = %held.key, %error, "an outcome is not in the journal");
+        }
+    }
+
     /// The one payload in which result and snapshot are kept with the run.
     async fn keep(&self, name: String, done: Done) -> Result<Payload, AgentError> {
         let Done { result, snapshot } = done;

@@ -140,6 +140,18 @@ impl SessionKey {
     }
 }
 
+/// Whether a record is that of a session, and not one of a host's.
+pub(super) fn is_session(task_id: &TaskId) -> bool {
+    let rest = task_id.as_str().strip_prefix(RESERVED);
+    rest.is_some_and(|rest| rest.starts_with('.') || rest.matches('.').count() == 2)
+}
+
+/// The record of what replicas of a host were told; apart for each namespace that is served alone.
+pub(super) fn host_id(host: &str, namespace: Option<&str>) -> Result<TaskId, Invalid> {
+    let parts: Vec<String> = namespace.into_iter().chain([host]).map(escaped).collect();
+    TaskId::new(format!("{RESERVED}{}", parts.join(".")))
+}
+
 /// The task and the number of the run that a run id of a session names.
 pub(crate) fn numbers(run_id: &str) -> Option<(u64, u32)> {
     let mut parts = run_id.strip_prefix(RESERVED)?.rsplit('.');
@@ -206,6 +218,12 @@ mod tests {
         assert_eq!(key.id().unwrap().as_str(), "owned.prod.researcher.chat_207");
         assert_eq!(key.run_id(12, 3).unwrap().as_str(), "owned.prod.researcher.chat_207.12.3");
         assert_eq!(numbers("owned.prod.researcher.chat_207.12.3"), Some((12, 3)));
+        assert!(is_session(&key.id().unwrap()));
+        let long = SessionKey::new("prod", "researcher", "x".repeat(120)).unwrap();
+        assert!(is_session(&long.id().unwrap()));
+        for namespace in [None, Some("prod.a")] {
+            assert!(!is_session(&host_id("web.b", namespace).unwrap()));
+        }
     }
 
     #[test]

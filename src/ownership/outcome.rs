@@ -28,6 +28,7 @@ pub enum End {
 
 /// What owned work came to, as its owner publishes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Outcome {
     /// How it ended.
     pub end: End,
@@ -209,7 +210,9 @@ impl Kept {
     /// As it is kept: the result comes first, so that its first characters are those that are shown.
     pub(super) fn write(self) -> Option<RunResult> {
         let Self { result, snapshot, blob } = self;
-        if snapshot.is_none() && blob.is_none() {
+        // A result that calls itself kept is none of ours, and is not read as one.
+        let plain = result.as_ref().is_none_or(|result| &*result.media_type != KEPT);
+        if plain && snapshot.is_none() && blob.is_none() {
             return result.map(RunResult::Inline);
         }
         let part = |payload: &Payload| Part {
@@ -289,6 +292,7 @@ mod tests {
             (result.clone(), snapshot.clone(), None),
             (None, snapshot.clone(), None),
             (None, None, blob.clone()),
+            (Some(Payload { media_type: KEPT.into(), bytes: b"no trailer"[..].into() }), None, None),
             (result, snapshot, blob),
         ] {
             let one = Kept { result, snapshot, blob };

@@ -1,5 +1,7 @@
 //! What owned work came to, told to everybody: once, and only by who holds it.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::answers::{Held, Published};
@@ -141,8 +143,27 @@ impl Ownership {
     }
 }
 
+/// The longest name of a media type or of a class of errors.
+const MOST_NAME_BYTES: usize = 255;
+
 /// The outcome in the one form in which it is compared.
 fn normal(outcome: Outcome) -> Result<Outcome, Error> {
+    let payload = |payload: &Option<Payload>| payload.as_ref().map(|payload| Arc::clone(&payload.media_type));
+    let class = outcome.error.as_ref().map(|error| Arc::clone(&error.class));
+    let within = outcome.error.as_ref().and_then(|error| error.within.clone());
+    for (field, name) in [
+        ("result.media_type", payload(&outcome.result)),
+        ("snapshot.media_type", payload(&outcome.snapshot)),
+        ("error.class", class),
+        ("error.within", within),
+    ] {
+        let odd =
+            |name: &str| name.is_empty() || name.len() > MOST_NAME_BYTES || name.contains(char::is_control);
+        if name.as_deref().is_some_and(odd) {
+            let expected = format!("1 to {MOST_NAME_BYTES} bytes of text without control characters");
+            return Err(Error::Invalid(Invalid::one(field, expected)));
+        }
+    }
     match outcome.end {
         End::Completed => {
             let result = outcome.result.or_else(|| Some(Payload::text("")));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
+use super::answers::WithParent;
 use super::draw;
 use super::key::SessionKey;
 use crate::model::{
@@ -214,21 +215,31 @@ pub(super) fn put(
         return Err(StoreError::refused(RefusedKind::NewerSchema, message));
     }
     let metadata = metadata(&Session { stamp: draw(), ..session.clone() })?;
+    let task_id = session.key.id().map_err(invalid)?;
+    write(before.map(|stored| &stored.task), task_id, metadata, now)
+}
+
+/// The write of a record of ours that must stand as it was read.
+pub(super) fn write(
+    before: Option<&Task>,
+    task_id: TaskId,
+    metadata: Metadata,
+    now: Timestamp,
+) -> Result<SessionWrite, StoreError> {
     let task = match before {
-        Some(Stored { task, .. }) => Task {
+        Some(task) => Task {
             spec: TaskSpec { metadata, ..task.spec.clone() },
             updated_at: now,
             revision: task.revision + 1,
             ..task.clone()
         },
         None => {
-            let spec = spec_of(&session.key, metadata).map_err(invalid)?;
+            let spec = spec_of(&task_id, metadata).map_err(invalid)?;
             Task { spec, created_at: now, updated_at: now, revision: 1, last_event: 0 }
         }
     };
-    let task_id = task.spec.task_id.clone();
     let schedule = before.is_none().then(|| ScheduleWrite { expect: None, state: idle(task_id.clone()) });
-    let expect = before.map(|stored| stored.task.revision);
+    let expect = before.map(|task| task.revision);
     let write = TaskWrite { task_id, expect, change: TaskChange::Put(Box::new(task)), events: Vec::new() };
     Ok(SessionWrite { task: write, schedule })
 }
@@ -237,10 +248,10 @@ fn idle(task_id: TaskId) -> ScheduleState {
     ScheduleState { task_id, version: 1, last_due: None, place: SchedulePlace::Idle }
 }
 
-/// The form of a session's record: it is paused, wants nothing, and names an agent that nobody has.
-fn spec_of(key: &SessionKey, metadata: Metadata) -> Result<TaskSpec, Invalid> {
+/// The form of a record: it is paused, wants nothing, and names an agent that nobody has.
+fn spec_of(task_id: &TaskId, metadata: Metadata) -> Result<TaskSpec, Invalid> {
     let fields = serde_json::json!({
-        "task_id": key.id()?,
+        "task_id": task_id,
         "agent_id": AgentId::host(),
         "query": "what a host executes itself",
         "enabled": false,
@@ -275,6 +286,17 @@ pub(super) struct OwnedSpec {
     /// The task that it supersedes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) supersedes: Option<u64>,
+    /// What started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) parent: Option<Parent>,
+}
+
+/// The run of another task of the session that started a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Parent {
+    pub(super) task: u64,
+    pub(super) run: u32,
+    pub(super) policy: WithParent,
 }
 
 impl OwnedSpec {

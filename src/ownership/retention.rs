@@ -1,7 +1,7 @@
 //! Outcomes that were delivered, tasks that are forgotten, and what is kept no longer.
 
 use super::answers::{Acknowledgement, Forgotten, Reaped, Retention};
-use super::key::{SessionKey, TaskKey, numbers};
+use super::key::{SessionKey, TaskKey, is_session, numbers};
 use super::record::{Acknowledged, MOST_CONSUMER_BYTES, Mark, Session, Stored, put};
 use super::{Ownership, TRIES, contended, draw};
 use crate::error::Error;
@@ -95,7 +95,7 @@ impl Ownership {
         let limit = retention.batch.clamp(1, PAGE);
         let page = self.store.tasks(PageRequest { limit, cursor }).await?;
         let mut reaped = Reaped { more: page.next.is_some(), ..Reaped::default() };
-        for (task, _) in page.items.into_iter().filter(|(task, _)| task.spec.task_id.is_reserved()) {
+        for (task, _) in page.items.into_iter().filter(|(task, _)| is_session(&task.spec.task_id)) {
             match Stored::read(task, None) {
                 Ok(stored) if self.admits(&stored.session.key).is_ok() => {
                     self.reap_session(stored, retention, &mut reaped).await?;

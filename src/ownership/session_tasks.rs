@@ -19,6 +19,8 @@ use super::answers::{
 };
 use super::host::{Done, Host};
 use super::key::{SessionKey, TaskKey};
+use super::registration::Registered;
+use super::{deadline, digest};
 use crate::error::Error;
 use crate::instance::RunContext;
 use crate::model::{CancelMode, InstanceId};
@@ -260,7 +262,7 @@ impl SessionTasks {
         tasks: &[u64],
         limit: Duration,
     ) -> Result<Waited, Error> {
-        let (key, deadline) = (self.key(session)?, Instant::now() + limit);
+        let (key, deadline) = (self.key(session)?, deadline(limit));
         let mut watch = self.host.ownership().watch();
         loop {
             let waited = match self.look_at_all(&key, tasks).await {
@@ -297,6 +299,25 @@ impl SessionTasks {
         self.look_at(&self.key(session)?.task(task)).await
     }
 
+    /// How tasks stand that the host's own record of the conversation says were started. One of which the store knows
+    /// nothing is lost: it ran in an OS process whose store is another, or is gone (M2).
+    ///
+    /// # Errors
+    /// [`Error::Store`]: nothing is known of them by that.
+    pub async fn recall(&self, session: &str, started: &[u64]) -> Result<Vec<Inspection>, Error> {
+        let key = self.key(session)?;
+        let mut recalled = Vec::with_capacity(started.len());
+        for task in started {
+            let seen = self.look_at(&key.task(*task)).await?;
+            let state = match seen.state {
+                TaskState::Unknown => TaskState::Lost { last_owner: None, since: None, superseded_by: None },
+                state => state,
+            };
+            recalled.push(Inspection { state, ..seen });
+        }
+        Ok(recalled)
+    }
+
     /// All tasks of a conversation that are kept.
     ///
     /// # Errors
@@ -317,6 +338,8 @@ impl SessionTasks {
     /// [`Error::Store`]: it may run; asked again, it is still running. [`Error::Draining`].
     pub async fn continue_task(&self, session: &str, task: u64, input: &str) -> Result<Continued, Error> {
         let key = self.key(session)?.task(task);
+        // From before the look: a conversation that is deleted after it is not gone on with.
+        let revision = self.host.ownership().revision(&key.session).await?;
         let before = self.look_at(&key).await?;
         let finished = match &before.state {
             state if state.is_live() => return Ok(Continued::StillRunning(before)),
@@ -334,6 +357,7 @@ impl SessionTasks {
             (None, None) => return self.not_here(&key, before.run).await,
         };
         let request = Acquire {
+            revision: Some(revision),
             expect: Expected::TerminalRun(before.run),
             input: input.into(),
             agent: Some(name),
@@ -384,6 +408,17 @@ impl SessionTasks {
 
     // --- what a host calls ------------------------------------------------------------------------------
 
+    /// Declares what this replica was told to the others of its host, by the name of that. Called at the start: a replica
+    /// that was told otherwise would see none of the tasks of the others (V9).
+    ///
+    /// # Errors
+    /// [`Error::Store`]: register again.
+    pub async fn register(&self, host: &str, replace: bool) -> Result<Registered, Error> {
+        let SessionTasksSettings { namespace, source, .. } = &*self.settings;
+        let declared = self.host.declared(Arc::clone(namespace), Arc::clone(source));
+        self.host.ownership().register(host, &declared, replace).await
+    }
+
     /// What a model is told before a turn: one line for each task.
     ///
     /// # Errors
@@ -400,6 +435,25 @@ impl SessionTasks {
     #[must_use]
     pub fn describe(&self, inspection: &Inspection) -> String {
         text::task(inspection, self.host.instance_id())
+    }
+
+    /// What became of clearing a task, as text.
+    #[must_use]
+    pub fn describe_clear(&self, task: u64, forgotten: &Forgotten) -> String {
+        text::cleared(task, forgotten)
+    }
+
+    /// What became of cancelling a task, as text.
+    #[must_use]
+    pub fn describe_cancel(&self, task: u64, answer: &CancelAnswer) -> String {
+        text::cancelled(task, answer)
+    }
+
+    /// Why something could not be done, as text for a model: an outage of the store says nothing about any task (S7.6),
+    /// and what was asked to stop may not have been (X12).
+    #[must_use]
+    pub fn describe_error(&self, error: &Error) -> String {
+        text::error(error)
     }
 
     /// What was waited for, as text.
@@ -533,16 +587,4 @@ fn asked(reason: &str) -> Cancel {
         requested_by: "conversation".into(),
         force_after: None,
     }
-}
-
-/// Tells two inputs apart that come with one key. Stored: the seed is fixed.
-fn digest(parts: &[&str]) -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-
-    let mut hasher = foldhash::fast::FixedState::with_seed(0x6F77_6E65).build_hasher();
-    for part in parts {
-        hasher.write(&part.len().to_le_bytes());
-        hasher.write(part.as_bytes());
-    }
-    hasher.finish()
 }

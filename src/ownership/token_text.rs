@@ -5,14 +5,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::model::Token;
 
-pub(super) fn serialize<S: Serializer>(token: &Token, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(token: &Token, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{}.{:016x}", token.fence, token.nonce))
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Token, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Token, D::Error> {
     let text = String::deserialize(deserializer)?;
-    parse(&text)
-        .ok_or_else(|| de::Error::custom(format!("expected a token as it was granted, found {text:?}")))
+    // What was shown is not repeated: it may be somebody's token with a letter too many.
+    parse(&text).ok_or_else(|| de::Error::custom("expected a token as it was granted, found another text"))
 }
 
 fn parse(text: &str) -> Option<Token> {
@@ -21,14 +21,16 @@ fn parse(text: &str) -> Option<Token> {
 }
 
 /// A payload that may be missing.
-pub(super) mod payload {
+pub(crate) mod payload {
     use std::sync::Arc;
 
     use super::{Deserialize, Deserializer, Serialize, Serializer, de};
     use crate::model::Payload;
 
     #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
     struct Fields {
+        #[serde(default = "text")]
         media_type: Arc<str>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
@@ -36,7 +38,11 @@ pub(super) mod payload {
         hex: Option<String>,
     }
 
-    pub(in super::super) fn serialize<S: Serializer>(
+    fn text() -> Arc<str> {
+        Payload::text("").media_type
+    }
+
+    pub(crate) fn serialize<S: Serializer>(
         payload: &Option<Payload>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -49,7 +55,7 @@ pub(super) mod payload {
         fields.serialize(serializer)
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Payload>, D::Error> {
         let Some(Fields { media_type, text, hex }) = Option::deserialize(deserializer)? else {

@@ -148,8 +148,8 @@ pub fn give_up(run: &Run, why: &str, moment: Moment) -> Result<RunWrite, Moved> 
     Ok(change.done())
 }
 
-/// What a session tells of an outcome that came too late: it counts for nothing, and is not forgotten (S2.4, X4).
-/// `sequence` is the number of the session's next own event.
+/// What a task, or a session, tells of an outcome that came too late: it counts for nothing, and is not forgotten
+/// (S2.4, X4, field L16). `sequence` is the number of its next own event.
 #[must_use]
 pub fn archive(sequence: u64, run: &Run, token: Token, outcome: &Value, moment: Moment) -> NewEvent {
     let data = json!({

@@ -27,7 +27,9 @@ mod commit;
 mod index;
 mod journal;
 mod lanes;
-mod page;
+pub(super) mod page;
+#[cfg(feature = "mongodb")]
+pub(super) mod part;
 mod places;
 mod prune;
 mod read;

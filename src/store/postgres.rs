@@ -49,7 +49,6 @@ mod commit;
 mod conn;
 mod fault;
 mod flush;
-mod hint;
 mod known;
 mod lanes;
 mod list;

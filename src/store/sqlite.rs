@@ -1,7 +1,8 @@
 //! The embedded store: one SQLite file, shared by the OS processes of one host.
 //!
-//! - One thread writes. Whatever waits in its mailbox goes into one transaction, and nobody is answered before
-//!   that is committed: with many callers a durable commit costs each of them next to nothing.
+//! - One thread writes: whatever waits in its mailbox goes into one transaction. Another waits for the disk meanwhile,
+//!   and nobody is answered before what he asked for is on it ([`disk`]): with many callers that wait costs each of
+//!   them next to nothing.
 //! - Other threads read, each from a snapshot of the write-ahead log, so that neither waits for the other.
 //! - Another OS process that writes is waited for up to [`SqliteOptions::busy_timeout`], and noticed within
 //!   [`SqliteOptions::poll`].
@@ -18,10 +19,13 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
+use self::call::{Command, Reply};
+use self::disk::Lasting;
 use self::fault::Step;
+use self::place::Place;
 use self::probe::Probe;
 use self::readers::{Extent, Given, Readers};
-use self::writer::{Command, Reply};
+use self::writer::With;
 use super::{
     Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
     PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
@@ -34,9 +38,12 @@ use crate::model::{
 
 mod agents;
 mod body;
+mod call;
 mod check;
 mod claim;
 mod commit;
+mod disk;
+mod expect;
 mod fault;
 mod hot;
 mod lanes;
@@ -45,6 +52,7 @@ mod migrate;
 mod open;
 mod pack;
 mod parts;
+mod place;
 #[cfg(test)]
 mod plans;
 mod probe;
@@ -128,6 +136,8 @@ struct Shared {
     options: SqliteOptions,
     hints: broadcast::Sender<Hint>,
     readers: Readers,
+    lasting: Arc<Lasting>,
+    place: Arc<Place>,
 }
 
 #[derive(Debug)]
@@ -160,12 +170,22 @@ impl SqliteStore {
         let connections = connections.collect::<Result<Vec<Connection>, _>>()?;
         let (hints, _) = broadcast::channel(HINTS);
         let (readers, reading) = Readers::start(connections).map_err(|error| no_thread(&error))?;
+        let log = open::log(&writer, &options)?;
+        let lasting = Arc::new(Lasting::new(log.is_some()));
         let (sender, mailbox) = mpsc::channel();
-        let writer = writer::start(writer, mailbox, options.clone(), hints.clone(), probe)
-            .map_err(|error| no_thread(&error))?;
+        let place = Arc::new(Place::of(&options.path));
+        let with = With {
+            options: options.clone(),
+            hints: hints.clone(),
+            probe,
+            place: Arc::clone(&place),
+            log,
+            lasting: Arc::clone(&lasting),
+        };
+        let writer = writer::start(writer, mailbox, with).map_err(|error| no_thread(&error))?;
         let all = reading.into_iter().chain([writer]).collect();
         let threads = Mutex::new(Some(Threads { all }));
-        let shared = Arc::new(Shared { options, hints, readers });
+        let shared = Arc::new(Shared { options, hints, readers, lasting, place });
         Ok(Self { shared, writer: sender, waiting: Arc::new(Semaphore::new(MOST_WAITING)), threads })
     }
 
@@ -220,6 +240,23 @@ impl SqliteStore {
         })
     }
 
+    /// A look at what is shown to others: answered when what was seen is on the disk, so that nobody hears of anything
+    /// that the machine may still forget.
+    fn show<T: Send + 'static>(
+        &self,
+        extent: Extent,
+        look: impl FnOnce(&Connection) -> Step<T> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let lasting = Arc::clone(&self.shared.lasting);
+        // After the look: it has seen nothing that was begun later.
+        let seen = self.read(extent, move |conn, _| look(conn).map(|found| (found, lasting.begun())));
+        Box::pin(async move {
+            let (found, newest) = seen.await?;
+            self.shared.lasting.reached(newest).await;
+            Ok(found)
+        })
+    }
+
     fn closed(&self) -> StoreError {
         let path = self.shared.options.path.display();
         StoreError::refused(RefusedKind::Closed, format!("\"{path}\" was closed by this program"))
@@ -240,6 +277,7 @@ impl Store for SqliteStore {
             if self.shared.readers.are_closed() {
                 return Err(self.closed());
             }
+            self.shared.place.check()?;
             Ok(self.shared.options.clock.now())
         })
     }
@@ -286,21 +324,21 @@ impl Store for SqliteStore {
     }
 
     fn tasks(&self, page: PageRequest) -> Answer<'_, Page<(Task, ScheduleState)>> {
-        self.read(Extent::Page, move |conn, _| list::tasks(conn, &page))
+        self.show(Extent::Page, move |conn| list::tasks(conn, &page))
     }
 
     fn run(&self, run_id: &RunId) -> Answer<'_, Option<Run>> {
         let run_id = run_id.clone();
-        self.read(Extent::Records, move |conn, _| read::run(conn, &run_id))
+        self.show(Extent::Records, move |conn| read::run(conn, &run_id))
     }
 
     fn run_by_key(&self, task_id: &TaskId, key: &str) -> Answer<'_, Option<Run>> {
         let (task_id, key) = (task_id.clone(), key.to_owned());
-        self.read(Extent::Records, move |conn, _| read::run_by_key(conn, &task_id, &key))
+        self.show(Extent::Records, move |conn| read::run_by_key(conn, &task_id, &key))
     }
 
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>> {
-        self.read(Extent::Page, move |conn, _| list::runs(conn, &filter, &page))
+        self.show(Extent::Page, move |conn| list::runs(conn, &filter, &page))
     }
 
     fn count(&self, filter: RunFilter, most: u64) -> Answer<'_, Counted> {
@@ -309,16 +347,16 @@ impl Store for SqliteStore {
 
     fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>> {
         let run_id = run_id.clone();
-        self.read(Extent::Records, move |conn, _| read::attempts(conn, &run_id))
+        self.show(Extent::Records, move |conn| read::attempts(conn, &run_id))
     }
 
     fn events(&self, subject: Subject, after: u64, limit: usize) -> Answer<'_, Vec<Event>> {
-        self.read(Extent::Page, move |conn, _| read::events(conn, &subject, after, limit))
+        self.show(Extent::Page, move |conn| read::events(conn, &subject, after, limit))
     }
 
     fn occurrences(&self, task_id: &TaskId, page: PageRequest) -> Answer<'_, Page<Occurrence>> {
         let task_id = task_id.clone();
-        self.read(Extent::Page, move |conn, _| list::occurrences(conn, &task_id, &page))
+        self.show(Extent::Page, move |conn| list::occurrences(conn, &task_id, &page))
     }
 
     fn lane(&self, name: &str) -> Answer<'_, LaneView> {
@@ -337,7 +375,7 @@ impl Store for SqliteStore {
     }
 
     fn agents(&self) -> Answer<'_, Vec<(AgentId, Arc<str>)>> {
-        self.read(Extent::Records, |conn, _| agents::all(conn))
+        self.show(Extent::Records, |conn| agents::all(conn))
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {

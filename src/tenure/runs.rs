@@ -220,10 +220,14 @@ impl Tenure {
     /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn wait(&self, run_id: &RunId, limit: Option<Duration>) -> Result<RunState, Error> {
         let until = limit.map(|limit| Instant::now() + limit);
-        let waiter = self.instance.waiters.wait_for(run_id);
         loop {
-            let settled = waiter.settled();
-            let run = self.run(run_id).await?;
+            // From before the look: what settles after it is told.
+            let mut waiter = self.instance.waiters.wait_for(run_id);
+            let run = tokio::select! {
+                biased;
+                Some(run) = waiter.settled() => run,
+                run = self.run(run_id) => run?,
+            };
             let over = until.is_some_and(|until| until <= Instant::now());
             if run.status.is_settled() || over {
                 return Ok(RunState { settled: run.status.is_settled(), run });
@@ -231,7 +235,9 @@ impl Tenure {
             let poll = Instant::now() + self.instance.settings().poll.min(WAIT_POLL);
             let next = until.map_or(poll, |until| until.min(poll));
             tokio::select! {
-                () = settled => {}
+                run = waiter.settled() => if let Some(run) = run {
+                    return Ok(RunState { run, settled: true });
+                },
                 () = sleep(next.duration_since(Instant::now())) => {}
             }
         }

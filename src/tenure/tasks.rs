@@ -1,5 +1,9 @@
 //! Tasks: stored, changed, paused, deleted.
 
+use std::hash::{BuildHasher, RandomState};
+
+use tokio::sync::{Mutex, MutexGuard};
+
 use super::{Decided, Tenure};
 use crate::error::Error;
 use crate::model::{
@@ -8,6 +12,30 @@ use crate::model::{
 };
 use crate::rules::{self, CancelRequest, Look, Moment};
 use crate::store::{Decision, Page, PageRequest, RunFilter, ScheduleWrite, TaskChange, TaskWrite};
+
+/// How many tasks are changed at once, about.
+const PLACES: usize = 64;
+
+/// Who changes a task waits for others of this host that change it: each decides on what the one before has written,
+/// and is not refused again and again. Hosts among each other decide again.
+#[derive(Debug)]
+pub(super) struct Turns {
+    places: [Mutex<()>; PLACES],
+    hasher: RandomState,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { places: std::array::from_fn(|_| Mutex::new(())), hasher: RandomState::new() }
+    }
+}
+
+impl Turns {
+    async fn take(&self, task_id: &TaskId) -> MutexGuard<'_, ()> {
+        let hash = self.hasher.hash_one(task_id.as_str()) % PLACES as u64;
+        self.places[usize::try_from(hash).unwrap_or(0)].lock().await
+    }
+}
 
 /// How many events of a task are read at once.
 const EVENTS: usize = 500;
@@ -99,6 +127,7 @@ impl Tenure {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Store`].
     pub async fn resume_task(&self, task_id: &TaskId) -> Result<Task, Error> {
+        let _turn = self.turns.take(task_id).await;
         self.decide(&format!("task \"{task_id}\""), |moment: Moment| async move {
             let (task, state) = self.task(task_id).await?;
             if task.spec.enabled {
@@ -247,6 +276,7 @@ impl Tenure {
             return Err(Error::reserved("task_id", task_id.as_str()));
         }
         let change = &change;
+        let _turn = self.turns.take(task_id).await;
         self.decide(&format!("task \"{task_id}\""), |moment: Moment| async move {
             let current = self.instance.store.task(task_id).await?;
             let (task, state) = match &current {

@@ -406,3 +406,87 @@ fn what_is_interrupted_leaves_nothing_half_said() {
     assert_eq!(first, "# The command line\n");
     assert!(output.stderr.is_empty(), "{}", masked(&String::from_utf8(output.stderr).unwrap()));
 }
+
+#[test]
+fn who_cancels_is_kept_and_told() {
+    let place = Place::with(CONFIG);
+    place.run(&["tasks", "add", "t", "--agent", "echo", "--query", "q", "--overlap", "queue_next"]).well();
+    let cancelled_by = |more: &[&str]| {
+        let run = place.run(&["tasks", "run", "t", "-q"]).well().out.trim().to_owned();
+        let words = [&["runs", "cancel", &run], more].concat();
+        let output = place.command(&words).env("USER", "alice").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let shown = place.run(&["runs", "show", &run, "--json"]).well().json();
+        let by = shown["cancelled_by"].as_str().unwrap().to_owned();
+        let told = place.run(&["runs", "show", &run]).well().out;
+        assert!(told.contains(&format!(" by {by}: ")), "{told}");
+        by
+    };
+    assert!(cancelled_by(&[]).starts_with("alice"), "{}", cancelled_by(&[]));
+    assert_eq!(cancelled_by(&["--by", "the night shift"]), "the night shift");
+    let refused = place.run(&["runs", "cancel", "--task", "t", "--by", " "]);
+    assert_eq!(refused.code(), 2);
+    assert!(refused.err.contains("by: expected who cancels"), "{}", refused.err);
+}
+
+#[test]
+fn a_task_is_edited_as_text_and_what_is_wrong_with_it_is_kept() {
+    let place = Place::with(CONFIG);
+    let metadata = ["--metadata", r#"{"n": 1.00, "m": 123456789012345678901234567890}"#];
+    place.run(&[&["tasks", "add", "t", "--agent", "echo", "--query", "q"], &metadata[..]].concat()).well();
+    let edit = |editor: &str| {
+        let mut command = place.command(&["tasks", "edit", "t", "--editor"]);
+        crate::program::said(command.env("EDITOR", editor).env("TMPDIR", place.path()))
+    };
+    let revision = || place.run(&["tasks", "show", "t", "--json"]).well().json()["revision"].clone();
+    let left = || {
+        let entries = std::fs::read_dir(place.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("tenure-t-")).collect::<Vec<_>>()
+    };
+    let said = edit("true").well();
+    assert!(said.err.contains("nothing was changed"), "{}", said.err);
+    let said = edit("sed -i 's/\"query\": \"q\"/\"query\": \"another\"/'").well();
+    assert!(said.out.contains("task changed") && said.out.contains("another"), "{}", said.out);
+    let shown = place.run(&["tasks", "show", "t", "--json"]).well();
+    assert!(shown.out.contains(r#""n":1.00"#) || shown.out.contains(r#""n": 1.00"#), "{}", shown.out);
+    assert!(shown.out.contains("123456789012345678901234567890"), "digit for digit: {}", shown.out);
+    assert_eq!((revision(), left().len()), (2.into(), 0));
+    let said = edit("false");
+    assert_eq!(said.code(), 1);
+    assert!(said.err.contains("nothing was changed"), "{}", said.err);
+    let said = edit("sed -i -e 's/\"priority\": 0/\"priority\": \"high\"/' -e 's/\"enabled\"/\"enbled\"/'");
+    assert_eq!(said.code(), 2, "{}", said.err);
+    assert!(said.err.contains("priority: expected") && said.err.contains("enbled: expected"), "{}", said.err);
+    let kept = left();
+    assert_eq!(kept.len(), 1, "what was written is kept");
+    assert!(said.err.contains(&format!("--file {}", place.path().join(&kept[0]).display())), "{}", said.err);
+    assert_eq!(revision(), 2);
+    let text = std::fs::read_to_string(place.path().join(&kept[0])).unwrap();
+    place.write(&kept[0], &text.replace("\"high\"", "7").replace("enbled", "enabled"));
+    let file = place.path().join(&kept[0]);
+    let mended = place.run(&["tasks", "edit", "t", "--file", file.to_str().unwrap(), "--json"]).well();
+    assert_eq!(mended.json()["priority"], 7);
+    let none = crate::program::said(place.command(&["tasks", "edit", "t", "--editor"]).env("EDITOR", " "));
+    assert_eq!(none.code(), 2);
+    assert!(none.err.contains("hint: name one in the environment variable EDITOR"), "{}", none.err);
+    let both = place.run(&["tasks", "edit", "t", "--editor", "--priority", "3"]);
+    assert_eq!(both.code(), 2, "{}", both.err);
+}
+
+#[test]
+fn names_alone_are_printed_once_each() {
+    let place = Place::with(CONFIG);
+    place.run(&["tasks", "add", "t", "--agent", "echo", "--query", "q", "--overlap", "queue_next"]).well();
+    let runs: Vec<String> = (0..3).map(|_| place.run(&["tasks", "run", "t", "-q"]).well().out).collect();
+    place.run(&["runs", "cancel", "--task", "t"]).well();
+    let names = place.run(&["events", "-q", "--after", "0"]).well().out;
+    assert_eq!(names, format!("t\n{}", runs.concat()), "each once, though it has several events");
+    let straight = place.run(&["status", "-q"]);
+    assert_eq!(straight.code(), 2, "who looks at a store is no host");
+    assert!(straight.err.contains("a store has no name to print"), "{}", straight.err);
+    let server = place.serve();
+    let name = place.run(&["status", "-q", "--url", &server.url]).well().out;
+    let told = place.run(&["status", "--json", "--url", &server.url]).well().json();
+    assert_eq!(name.trim(), told["worker_id"]);
+}

@@ -72,6 +72,8 @@ fn finished_runs_are_pruned_with_their_age_or_number() {
     let told = place.told_all(&[
         "store prune",
         "store prune --before 1h",
+        "store prune --keep 3 --dry-run",
+        "store prune --before now --dry-run --json",
         "store prune --keep 3 --json",
         "store prune --before now",
         "store prune --before tomorow",

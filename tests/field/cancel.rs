@@ -78,16 +78,17 @@ async fn field_c06_runs_that_are_cancelled_in_bulk_are_not_tried_again() {
     let agent = host.agent("agent", Script::new().fails("exception", "no"));
     let policy = json!({ "max_retries": 100, "initial_delay_seconds": 30 });
     host.task(task(json!({ "overlap_policy": "allow_parallel", "retry_policy": policy }))).await;
-    for _ in 0..1000 {
+    let many = as_many(10_000, 4000);
+    for _ in 0..many {
         host.run("t").await;
     }
     host.drain().await;
     let met = host.cancel_runs(CancelFilter::default(), &ask(CancelMode::Force)).await.unwrap();
-    assert_eq!(met.ended, 1000);
+    assert_eq!(met.ended, many as u64);
     let before = agent.calls().len();
     host.advance(HOUR).await;
     assert_eq!(agent.calls().len(), before);
-    host.see("t").await.assert_count("cancelled", 1000);
+    host.see("t").await.assert_count("cancelled", many);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! L: stuck, lost, or doubled work.
 
 use serde_json::json;
-use tenure::model::{AgentId, CancelMode, InstanceId};
+use tenure::model::{AgentId, CancelMode, EventKind, InstanceId, Subject};
 use tenure::store::{ClaimRequest, PruneRequest, Store};
 use tenure::testkit::{Gate, Script, ScriptedAgent, TestHost};
 use tenure::{Deletion, Error, Settings};
@@ -236,7 +236,8 @@ async fn field_l14_a_killed_run_is_tried_again_without_hand_work() {
 
 #[tokio::test(start_paused = true)]
 async fn field_l15_completion_and_takeover_end_in_one_record() {
-    for seed in 0..100 {
+    let mut ways = [0, 0];
+    for seed in 0..as_many(1000, 200) as u64 {
         let settings = Settings { seed: Some(seed), ..TestHost::settings() };
         let a = TestHost::open_with("2026-01-01T00:00:00Z", settings).await;
         let (b, gate) = (a.another().await, Gate::new());
@@ -246,16 +247,24 @@ async fn field_l15_completion_and_takeover_end_in_one_record() {
         a.run("t").await;
         gate.arrived(1).await;
         a.cut_off();
-        a.advance(50 * SECOND - SECOND / 1000 * 2).await;
-        gate.open();
-        a.reconnect();
+        // Around the instant of the takeover, the answer first or the way to the store.
+        a.advance(50 * SECOND - SECOND / 1000 * 20 + SECOND / 1000 * (seed % 40) as u32).await;
+        if seed % 3 == 0 {
+            a.reconnect();
+            gate.open();
+        } else {
+            gate.open();
+            a.reconnect();
+        }
         a.advance(MINUTE).await;
         let seen = a.see("t").await;
         let run = seen.run(1).assert_status("completed");
         moved_lawfully(run);
+        ways[usize::from(run.attempts.len() > 1)] += 1;
         let ends = run.events.iter().filter(|event| event.status.is_some_and(|status| status.is_terminal()));
         assert_eq!(ends.count(), 1, "seed {seed}\n{seen}");
     }
+    assert!(ways[0] > 0 && ways[1] > 0, "each of them was first now and then: {ways:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,6 +303,30 @@ async fn field_l16_nobody_succeeded_a_late_holder_and_its_result_counts() {
     let run = seen.run(1).assert_status("completed").assert_result("done");
     assert!(run.event_names().contains("reinstated"), "{seen}");
     assert_eq!(agent.attempts(), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn field_l16_that_a_late_result_was_refused_is_told() {
+    let a = host().await;
+    let (b, gate) = (a.another().await, Gate::new());
+    a.agent("agent", Script::new().waits_at(&gate).answers("a"));
+    a.task(task(json!({}))).await;
+    a.run("t").await;
+    gate.arrived(1).await;
+    a.cut_off();
+    b.agent("agent", Script::new().answers("b"));
+    b.advance(TAKEOVER).await;
+    b.see("t").await.run(1).assert_status("completed").assert_result("b");
+    gate.open();
+    b.advance(SECOND).await;
+    a.reconnect();
+    b.advance(MINUTE).await;
+    b.see("t").await.run(1).assert_status("completed").assert_result("b");
+    let events = b.store().events(Subject::Task(name("t")), 0, 100).await.unwrap();
+    let refused: Vec<_> = events.iter().filter(|event| event.event == EventKind::OutcomeRefused).collect();
+    let [refused] = refused[..] else { panic!("{events:#?}") };
+    assert_eq!(refused.data["outcome"], json!({ "end": "completed", "result_preview": "a" }));
+    assert_eq!((&refused.data["held"], refused.fence), (&json!(1), 2));
 }
 
 #[tokio::test(start_paused = true)]

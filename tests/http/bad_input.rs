@@ -37,7 +37,7 @@ async fn what_is_wrong_with_a_task_is_named_field_by_field_and_nothing_is_stored
         task[field] = value;
         task
     };
-    let cases: [(Value, &[&str]); 13] = [
+    let cases: [(Value, &[&str]); 14] = [
         (with("colour", json!(1)), &["colour"]),
         (with("task_id", json!("../x")), &["task_id"]),
         (with("task_id", json!("..")), &["task_id"]),
@@ -56,6 +56,21 @@ async fn what_is_wrong_with_a_task_is_named_field_by_field_and_nothing_is_stored
             &["workspace_policy.namespace_template"],
         ),
         (json!([]), &["task"]),
+        (
+            json!({ "task_id": 7, "agent_id": "echo", "qery": "q", "priority": "high", "timeout_seconds": 0,
+                    "schedule": { "type": "interval", "secs": 5 }, "retry_policy": { "max_retries": -1 } }),
+            // What cannot be read first, and then what makes no sense.
+            &[
+                "priority",
+                "qery",
+                "retry_policy.max_retries",
+                "schedule.secs",
+                "task_id",
+                "query",
+                "schedule.seconds",
+                "timeout_seconds",
+            ],
+        ),
         (json!({}), &["task_id", "agent_id", "query"]),
     ];
     for (task, fields) in cases {
@@ -189,5 +204,29 @@ async fn half_requests_and_slow_callers_are_let_go() {
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
     assert_eq!(served.get(TASKS).await.expect(200)["total"], 0);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_sends_too_much_is_heard_out_for_a_while_and_then_told() {
+    let served = Served::with(HttpOptions { max_body_bytes: 1000, ..HttpOptions::default() }).await;
+    let head = "POST /background/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                connection: close\r\n";
+    // More than what lies between the two holds: a caller that was cut off would see that, and no answer.
+    let body = "x".repeat(12 << 20);
+    let announced = format!("{head}content-length: {}\r\n\r\n", body.len());
+    let chunked = format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n", body.len());
+    for (head, end) in [(announced, ""), (chunked, "\r\n0\r\n\r\n")] {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        for part in [head.as_str(), &body, end] {
+            let sent = tokio::time::timeout(LIMIT, stream.write_all(part.as_bytes())).await;
+            sent.expect("it is taken").expect("nobody is cut off while it sends");
+        }
+        let mut answer = Vec::new();
+        tokio::time::timeout(LIMIT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        assert!(answer.contains("urn:tenure:problem:too_large"), "{answer}");
+    }
     served.end().await;
 }

@@ -1,5 +1,7 @@
 //! The flow of the documentation that clients were written by: its paths, its fields, unchanged.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use crate::support::Served;
@@ -113,4 +115,55 @@ async fn the_commands_of_the_documentation_work_as_they_are_printed() {
         assert!(!told[field].is_null(), "{path}: {told}");
     }
     served.end().await;
+}
+
+/// The script of the page about ownership, as it is printed but for the address: what it says below each request is
+/// what is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_script_of_ownership_works_as_it_is_printed() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OWNERSHIP.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let script = page.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let expected: Vec<&str> = script.lines().filter_map(|line| line.strip_prefix("# {")).collect();
+    assert!(expected.len() > 10, "{expected:?}");
+    let served = Served::new().await;
+    let script = script.replace("http://127.0.0.1:8000", &served.url(""));
+    let mut shell = tokio::process::Command::new("bash");
+    shell.args(["-euo", "pipefail", "-c", &script]).current_dir(served.folder.path());
+    shell.env("no_proxy", "*").kill_on_drop(true);
+    let output = shell.output().await.expect("bash, and curl");
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let answers: Vec<&str> = told.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(answers.len(), expected.len(), "{told}");
+    for (answer, expected) in answers.iter().zip(&expected) {
+        assert!(is_like(answer, &format!("{{{expected}")), "{answer}\nis not like\n{{{expected}");
+    }
+    served.end().await;
+}
+
+/// Whether a text has the parts of a pattern in their order; `...` stands for anything.
+fn is_like(text: &str, pattern: &str) -> bool {
+    let mut parts: Vec<&str> = pattern.split("...").collect();
+    let (first, last) = (parts.remove(0), parts.pop());
+    let Some(last) = last else { return text == first };
+    let inner = text.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));
+    let mut rest = inner.unwrap_or_default();
+    inner.is_some()
+        && parts.iter().all(|part| match rest.split_once(part) {
+            Some((_, behind)) => {
+                rest = behind;
+                true
+            }
+            None => false,
+        })
+}
+
+#[test]
+fn a_pattern_means_what_it_says() {
+    assert!(is_like("{\"a\":1,\"b\":2}", "{...,\"b\":2}"));
+    assert!(is_like("abc", "abc") && is_like("abc", "a...") && is_like("abc", "...c"));
+    assert!(
+        !is_like("abc", "ab") && !is_like("abc", "bc") && !is_like("abc", "c...a") && !is_like("abc", "...b")
+    );
 }

@@ -333,3 +333,35 @@ async fn streams_and_waits_are_told_when_the_interface_is_shut_down() {
     assert!(refused.is_err(), "nothing is accepted any more");
     served.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_large_events_ends_at_its_bytes_and_goes_on_where_it_ended() {
+    let served = Served::new().await;
+    let asks = |_: tenure::RunContext| async {
+        let data = Value::from("x".repeat(60_000));
+        Ok(tenure::Answer::AwaitingApproval { question: "may I?".into(), data })
+    };
+    served.tenure.register_agent("verbose", asks).unwrap();
+    served.task("verbose", json!({ "overlap_policy": "allow_parallel" })).await;
+    let task_id = "verbose".to_owned().try_into().unwrap();
+    for _ in 0..200 {
+        let run = served.tenure.run_now(&task_id, tenure::RunRequest::default()).await.unwrap();
+        served.tenure.wait(&run.run_id, None).await.unwrap();
+    }
+    let (mut cursors, mut pages, mut after) = (std::collections::BTreeSet::new(), 0, 0);
+    loop {
+        let page = served.get(&format!("/background/events?limit=1000&after={after}")).await;
+        let events = page.expect(200)["events"].as_array().unwrap();
+        assert!(page.text.len() < (13 << 20), "a page of {} bytes", page.text.len());
+        assert!(events.iter().all(|event| cursors.insert(event["cursor"].as_u64().unwrap())), "each once");
+        pages += 1;
+        after = page.json["cursor"].as_u64().unwrap();
+        if page.json["more"] == false {
+            break;
+        }
+    }
+    // The task was made; each run was queued, claimed and started, and asked.
+    assert_eq!(cursors.len(), 1 + 200 * 4);
+    assert!(pages > 1, "all of it is more than fits");
+    served.end().await;
+}

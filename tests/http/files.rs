@@ -142,3 +142,23 @@ async fn the_files_of_another_instance_are_told_to_be_there() {
     first.end().await;
     second.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_was_replaced_by_a_link_is_told_and_not_looked_into() {
+    let served = Served::new().await;
+    let place = served.wrote(vec![("a.txt", b"a".to_vec())]).await;
+    let path = served.get(&place).await.expect(200)["workspace_path"].as_str().unwrap().to_owned();
+    let folder = served.folder.path().join("workspace").join(&path);
+    let elsewhere = served.folder.path().join("elsewhere");
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &folder).unwrap();
+    for path in [place.clone(), format!("{place}/a.txt")] {
+        let told = served.get(&path).await;
+        let problem = told.problem(409, "unfit_folder");
+        assert!(problem["hint"].as_str().unwrap().contains("put the folder back"), "{}", told.text);
+    }
+    std::fs::remove_file(&folder).unwrap();
+    std::fs::rename(&elsewhere, &folder).unwrap();
+    assert_eq!(served.get(&format!("{place}/a.txt")).await.text, "a");
+    served.end().await;
+}

@@ -189,3 +189,22 @@ async fn after_a_lost_answer_a_caller_is_told_that_it_may_have_been_done() {
     assert_eq!(served.get("/background/runs").await.expect(200)["total"], 1, "asked twice, made once");
     served.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_whose_store_takes_nothing_is_not_ready_though_it_answers() {
+    let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
+    let served = Served::on(faulty.clone(), HttpOptions::default()).await;
+    // Nobody executes it, so that nothing is written but what is asked for here.
+    served.tenure.unregister_agent(&"echo".to_owned().try_into().unwrap());
+    served.task("echo", json!({})).await;
+    served.get("/readyz").await.expect(200);
+    faulty.script(faulty::Method::Commit, [Some(Fault::Refuse)]);
+    served.call(Method::POST, "/background/tasks/echo/pause").await.problem(503, "store_unavailable");
+    // Looks are answered all the while.
+    served.get("/background/tasks/echo").await.expect(200);
+    let told = served.get("/readyz").await;
+    assert_eq!(told.expect(503), &json!({ "ready": false, "store": "failing", "draining": false }));
+    served.call(Method::POST, "/background/tasks/echo/pause").await.expect(200);
+    served.get("/readyz").await.expect(200);
+    served.end().await;
+}

@@ -97,9 +97,15 @@ async fn runs_are_cancelled_answered_and_done_again() {
     let run = served.post("/background/tasks/held/run", json!({})).await;
     let run = run.expect(202);
     happened(&served, EventKind::Started).await;
-    let cancelled =
-        served.post(&format!("/background/runs/{}/cancel", id(run)), json!({ "reason": "enough" })).await;
-    assert_eq!((&cancelled.expect(200)["cancel_reason"]), &json!("enough"));
+    let cancel = format!("/background/runs/{}/cancel", id(run));
+    let nobody = json!({ "reason": "x".repeat(5_000), "by": " " });
+    served.post(&cancel, nobody).await.invalid(&["reason", "by"]);
+    let cancelled = served.post(&cancel, json!({ "reason": "enough", "by": "alice" })).await;
+    let cancelled = cancelled.expect(200);
+    assert_eq!(
+        (&cancelled["cancel_reason"], &cancelled["cancelled_by"]),
+        (&json!("enough"), &json!("alice"))
+    );
     let ended = served.get(&format!("/background/runs/{}?wait=true", id(run))).await;
     let ended = ended.expect(200);
     let again =
@@ -118,8 +124,16 @@ async fn runs_are_cancelled_answered_and_done_again() {
     );
     let resume = format!("/background/runs/{}/resume", id(asked));
     served.post(&resume, json!({ "answer": 1 })).await.invalid(&["approved"]);
+    served.post(&resume, json!({ "approved": "yes", "anser": 1 })).await.invalid(&["anser", "approved"]);
+    let digits = r#"{"approved": true, "answer": {"cost": 123456789012345678901234567890}}"#;
+    let lost = served.request(Method::POST, &resume).header("content-type", "application/json").body(digits);
+    let lost = served.ask(&resume, lost).await;
+    lost.invalid(&["answer"]);
+    assert!(lost.text.contains("123456789012345678901234567890"), "by name: {}", lost.text);
     served.call(Method::POST, &resume).await.problem(400, "unparsable");
-    served.post(&resume, json!({ "approved": true, "answer": { "by": "a person" } })).await.expect(200);
+    let answer = json!({ "by": "a person", "cost": 9_007_199_254_740_993_u64 });
+    let resumed = served.post(&resume, json!({ "approved": true, "answer": answer })).await;
+    assert_eq!(resumed.expect(200)["approval"]["answer"]["answer"]["cost"], 9_007_199_254_740_993_u64);
     let answered = served.get(&format!("/background/runs/{}?wait=true", id(asked))).await;
     assert_eq!(answered.expect(200)["result"]["text"], "approved: true");
     let late = served.post(&resume, json!({ "approved": true })).await;
@@ -278,5 +292,45 @@ async fn a_wait_that_its_caller_gave_up_leaves_its_place() {
     // The place is free when the connection is seen to be closed.
     let free = async { while served.post(path, json!({ "wait": true })).await.status != 200 {} };
     tokio::time::timeout(LIMIT, free).await.expect("the place was not left");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_large_runs_ends_at_its_bytes_and_goes_on_where_it_ended() {
+    let served = Served::new().await;
+    // Each takes half a megabyte in a list: far more than fit on one page.
+    let query = "q".repeat(500_000);
+    served.task("held", json!({ "query": query, "overlap_policy": "queue_next" })).await;
+    let task_id = "held".to_owned().try_into().unwrap();
+    for _ in 0..40 {
+        served.tenure.run_now(&task_id, tenure::RunRequest::default()).await.unwrap();
+    }
+    let (mut names, mut path) = (std::collections::BTreeSet::new(), "/background/runs?limit=1000".to_owned());
+    let mut pages = 0;
+    loop {
+        let page = served.get(&path).await;
+        let runs = page.expect(200)["runs"].as_array().unwrap();
+        assert!(page.text.len() < (9 << 20), "a page of {} bytes", page.text.len());
+        assert!(!runs.is_empty() && runs.iter().all(|run| names.insert(id(run).to_owned())), "each once");
+        pages += 1;
+        match page.json["next_cursor"].as_str() {
+            Some(next) => path = format!("/background/runs?limit=1000&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!((names.len(), pages), (40, 3), "8 MiB hold 17 of them");
+    served
+        .tenure
+        .cancel_runs(
+            tenure::store::RunFilter { task_id: Some(task_id), ..Default::default() },
+            &tenure::rules::CancelRequest {
+                mode: tenure::model::CancelMode::Cooperative,
+                reason: "over".into(),
+                requested_by: "the test".into(),
+                force_after: None,
+            },
+        )
+        .await
+        .unwrap();
     served.end().await;
 }

@@ -58,8 +58,16 @@ impl Served {
     }
 
     pub(crate) async fn on(store: Arc<dyn Store>, options: HttpOptions) -> Self {
+        Self::on_with(store, options, |settings| settings).await
+    }
+
+    pub(crate) async fn on_with(
+        store: Arc<dyn Store>,
+        options: HttpOptions,
+        change: impl FnOnce(Settings) -> Settings,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let tenure = Tenure::open(store, settings(&folder)).await.unwrap();
+        let tenure = Tenure::open(store, change(settings(&folder))).await.unwrap();
         let gate = Arc::new(Semaphore::new(0));
         agents(&tenure, &gate);
         let directory = Directory::open_with(tenure.clone(), ["SOME_KEY".to_owned()]).await.unwrap();

@@ -111,3 +111,22 @@ async fn the_occurrences_of_a_task_are_told_past_and_next() {
     assert_eq!(told.json["next"], json!([]));
     served.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_change_one_task_at_once_and_none_is_turned_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = std::sync::Arc::new(tenure::clock::SystemClock);
+    let options = tenure::store::SqliteOptions::new(folder.path().join("t.db"), clock);
+    let store = std::sync::Arc::new(tenure::store::SqliteStore::open(options).unwrap());
+    let served = Served::on(store, HttpOptions::default()).await;
+    served.task("echo", json!({})).await;
+    let changes = (1..=50).map(|priority| {
+        let change = json!({ "priority": priority });
+        served.send(Method::PATCH, "/background/tasks/echo", change)
+    });
+    for changed in futures_util::future::join_all(changes).await {
+        changed.expect(200);
+    }
+    assert_eq!(served.get("/background/tasks/echo").await.expect(200)["revision"], 51, "each was made");
+    served.end().await;
+}

@@ -1,14 +1,14 @@
 //! Workers that end in order.
 
 use tenure::model::{AttemptStatus, EventKind, RunStatus};
-use tenure::store::Store as _;
 
+use crate::ground::Ground;
 use crate::stage::Stage;
 use crate::wire::{Order, Setup, What};
 
-pub(crate) async fn task_t44_a_drain_interrupts_and_queues_again_and_spends_no_retry() {
+pub(crate) async fn task_t44_a_drain_interrupts_and_queues_again_and_spends_no_retry(ground: Ground) {
     let task = r#"{"task_id":"task","agent_id":"agent","query":"hold","overlap_policy":"allow_parallel"}"#;
-    let mut stage = Stage::set(&[task]).await;
+    let mut stage = Stage::set(ground, &[task]).await;
     let setup = Setup {
         lease_ms: 30_000,
         heartbeat_ms: 10_000,

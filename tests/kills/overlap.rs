@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use tenure::model::{Event, EventKind, OccurrenceOutcome, RunId, RunStatus, TaskId, Trigger};
-use tenure::store::{PageRequest, RunFilter, Store as _};
+use tenure::store::{PageRequest, RunFilter};
 
+use crate::ground::Ground;
 use crate::sharing::fire_together;
 use crate::stage::{Stage, Word};
 use crate::wire::{Point, Setup, What, Window};
@@ -12,12 +13,12 @@ use crate::wire::{Point, Setup, What, Window};
 const ROUNDS: u64 = 20;
 
 /// Two workers, and a task with this policy whose runs wait to be let go.
-async fn set(policy: &str, more: &str, windows: Vec<Window>) -> (Stage, [usize; 2]) {
+async fn set(ground: Ground, policy: &str, more: &str, windows: Vec<Window>) -> (Stage, [usize; 2]) {
     let task = format!(
         r#"{{"task_id":"task","agent_id":"agent","query":"hold","overlap_policy":"{policy}",
         "retry_policy":{{"max_interruptions":100}}{more}}}"#
     );
-    let mut stage = Stage::set(&[&task]).await;
+    let mut stage = Stage::set(ground, &[&task]).await;
     // Nobody is taken over from, however busy the machine is.
     let setup =
         Setup { lease_ms: 30_000, heartbeat_ms: 10_000, grace_ms: 20_000, windows, ..stage.setup.clone() };
@@ -71,8 +72,8 @@ async fn finish(mut stage: Stage, workers: [usize; 2], accepted: &[RunId]) -> Ve
     stage.all_events().await
 }
 
-pub(crate) async fn task_t20_of_simultaneous_triggers_one_runs_and_one_is_skipped() {
-    let (mut stage, workers) = set("skip_if_running", "", vec![Window::Enqueue]).await;
+pub(crate) async fn task_t20_of_simultaneous_triggers_one_runs_and_one_is_skipped(ground: Ground) {
+    let (mut stage, workers) = set(ground, "skip_if_running", "", vec![Window::Enqueue]).await;
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
         let [(ran, queued), (skipped, status)] =
@@ -86,8 +87,8 @@ pub(crate) async fn task_t20_of_simultaneous_triggers_one_runs_and_one_is_skippe
     assert_eq!(most_at_once(&finish(stage, workers, &all).await), 1);
 }
 
-pub(crate) async fn task_t21_of_simultaneous_triggers_each_runs_after_the_other() {
-    let (mut stage, workers) = set("queue_next", "", vec![Window::Enqueue]).await;
+pub(crate) async fn task_t21_of_simultaneous_triggers_each_runs_after_the_other(ground: Ground) {
+    let (mut stage, workers) = set(ground, "queue_next", "", vec![Window::Enqueue]).await;
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
         let answers = together(&mut stage, workers).await;
@@ -105,9 +106,9 @@ pub(crate) async fn task_t21_of_simultaneous_triggers_each_runs_after_the_other(
     assert_eq!(started, all, "they ran in the order in which they were queued");
 }
 
-pub(crate) async fn task_t21_of_simultaneous_occurrences_at_most_one_waits() {
+pub(crate) async fn task_t21_of_simultaneous_occurrences_at_most_one_waits(ground: Ground) {
     let schedule = r#","schedule":{"type":"interval","seconds":0.1}"#;
-    let (mut stage, _workers) = set("queue_next", schedule, vec![Window::Fire]).await;
+    let (mut stage, _workers) = set(ground, "queue_next", schedule, vec![Window::Fire]).await;
     let refused = fire_together(&mut stage, ROUNDS).await;
     assert!(refused >= ROUNDS, "of each round one scheduler was refused, of {ROUNDS} {refused} were");
     let waiting = RunFilter { statuses: vec![RunStatus::Queued], ..RunFilter::default() };
@@ -140,8 +141,8 @@ pub(crate) async fn task_t21_of_simultaneous_occurrences_at_most_one_waits() {
     assert!(occurrences.len() as u64 >= ROUNDS, "{} occurrences", occurrences.len());
 }
 
-pub(crate) async fn task_t22_of_simultaneous_triggers_the_last_one_runs_to_its_end() {
-    let (mut stage, workers) = set("cancel_previous", "", vec![Window::Enqueue]).await;
+pub(crate) async fn task_t22_of_simultaneous_triggers_the_last_one_runs_to_its_end(ground: Ground) {
+    let (mut stage, workers) = set(ground, "cancel_previous", "", vec![Window::Enqueue]).await;
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
         let answers = together(&mut stage, workers).await;
@@ -160,8 +161,8 @@ pub(crate) async fn task_t22_of_simultaneous_triggers_the_last_one_runs_to_its_e
     assert_eq!(most_at_once(&finish(stage, workers, &all).await), 1);
 }
 
-pub(crate) async fn task_t23_simultaneous_triggers_run_side_by_side() {
-    let (mut stage, workers) = set("allow_parallel", "", vec![Window::Enqueue]).await;
+pub(crate) async fn task_t23_simultaneous_triggers_run_side_by_side(ground: Ground) {
+    let (mut stage, workers) = set(ground, "allow_parallel", "", vec![Window::Enqueue]).await;
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
         let answers = together(&mut stage, workers).await;

@@ -2,6 +2,7 @@
 
 use tenure::model::{EventKind, RunId, RunStatus};
 
+use crate::ground::Ground;
 use crate::stage::{Heard, Stage, Word};
 use crate::wire::{Point, Setup, Told, What, Window};
 
@@ -18,8 +19,8 @@ struct Paused {
 }
 
 impl Paused {
-    async fn set(change: impl FnOnce(&mut Setup)) -> Self {
-        let mut stage = Stage::set(&[TASK]).await;
+    async fn set(ground: Ground, change: impl FnOnce(&mut Setup)) -> Self {
+        let mut stage = Stage::set(ground, &[TASK]).await;
         change(&mut stage.setup);
         let setup =
             Setup { windows: vec![Window::Renew, Window::Claim, Window::Outcome], ..stage.setup.clone() };
@@ -69,8 +70,8 @@ impl Paused {
     }
 }
 
-pub(crate) async fn own_l09_a_worker_paused_past_its_lease_writes_nothing_when_it_wakes() {
-    let mut paused = Paused::set(|_| {}).await;
+pub(crate) async fn own_l09_a_worker_paused_past_its_lease_writes_nothing_when_it_wakes(ground: Ground) {
+    let mut paused = Paused::set(ground, |_| {}).await;
     let setup = paused.stage.setup.clone();
     let other = paused.stage.worker(&setup).await;
     let (run_id, fence) = (paused.run_id.clone(), paused.fence);
@@ -100,8 +101,8 @@ pub(crate) async fn own_l09_a_worker_paused_past_its_lease_writes_nothing_when_i
     assert!(late > 0, "no late write was refused");
 }
 
-pub(crate) async fn own_l10_a_worker_paused_while_nobody_looked_goes_on() {
-    let mut paused = Paused::set(|setup| setup.grace_ms = 60_000).await;
+pub(crate) async fn own_l10_a_worker_paused_while_nobody_looked_goes_on(ground: Ground) {
+    let mut paused = Paused::set(ground, |setup| setup.grace_ms = 60_000).await;
     let run_id = paused.run_id.clone();
     let expires_at = paused.stage.run(&run_id).await.lease.expect("a lease").expires_at;
     paused.stage.until_past(expires_at).await;
@@ -129,8 +130,8 @@ pub(crate) async fn own_l10_a_worker_paused_while_nobody_looked_goes_on() {
     paused.stage.judge(&[run_id]).await;
 }
 
-pub(crate) async fn own_s2_3_a_result_of_a_lost_run_that_nobody_took_is_reinstated() {
-    let mut paused = Paused::set(|_| {}).await;
+pub(crate) async fn own_s2_3_a_result_of_a_lost_run_that_nobody_took_is_reinstated(ground: Ground) {
+    let mut paused = Paused::set(ground, |_| {}).await;
     let setup = Setup { agents: vec!["another".to_owned()], ..paused.stage.setup.clone() };
     let other = paused.stage.worker(&setup).await;
     let run_id = paused.run_id.clone();

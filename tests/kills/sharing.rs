@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use tenure::model::{EventKind, OccurrenceOutcome, RunStatus, TaskId};
-use tenure::store::{PageRequest, RunFilter, Store as _};
+use tenure::store::{PageRequest, RunFilter};
 
+use crate::ground::Ground;
 use crate::stage::{Heard, Stage, Word};
 use crate::wire::{Point, Setup, What, Window};
 
@@ -17,9 +18,9 @@ fn long(stage: &Stage) -> Setup {
     Setup { lease_ms: 30_000, heartbeat_ms: 10_000, grace_ms: 20_000, ..stage.setup.clone() }
 }
 
-pub(crate) async fn field_k11_four_os_processes_start_a_thousand_runs_a_thousand_times() {
+pub(crate) async fn field_k11_four_os_processes_start_a_thousand_runs_a_thousand_times(ground: Ground) {
     const RUNS: usize = 1_000;
-    let mut stage = Stage::set(&[PARALLEL]).await;
+    let mut stage = Stage::set(ground, &[PARALLEL]).await;
     let setup = long(&stage);
     let mut workers = Vec::new();
     for _ in 0..4 {
@@ -55,11 +56,11 @@ pub(crate) async fn field_k11_four_os_processes_start_a_thousand_runs_a_thousand
     stage.judge(&accepted).await;
 }
 
-pub(crate) async fn field_s06_two_schedulers_fire_each_occurrence_once() {
+pub(crate) async fn field_s06_two_schedulers_fire_each_occurrence_once(ground: Ground) {
     const ROUNDS: u64 = 20;
     let task = r#"{"task_id":"tick","agent_id":"agent","query":"plain","overlap_policy":"allow_parallel",
         "schedule":{"type":"interval","seconds":0.1,"misfire_policy":"queue_all"}}"#;
-    let mut stage = Stage::set(&[task]).await;
+    let mut stage = Stage::set(ground, &[task]).await;
     let setup = Setup { windows: vec![Window::Fire], ..long(&stage) };
     let workers = [stage.worker(&setup).await, stage.worker(&setup).await];
     let refused = fire_together(&mut stage, ROUNDS).await;
@@ -112,8 +113,10 @@ pub(crate) async fn fire_together(stage: &mut Stage, rounds: u64) -> u64 {
     refused
 }
 
-pub(crate) async fn field_k09_a_hundred_requests_with_ten_keys_from_two_os_processes_make_ten_runs() {
-    let mut stage = Stage::set(&[PARALLEL]).await;
+pub(crate) async fn field_k09_a_hundred_requests_with_ten_keys_from_two_os_processes_make_ten_runs(
+    ground: Ground,
+) {
+    let mut stage = Stage::set(ground, &[PARALLEL]).await;
     let setup = long(&stage);
     let workers = [stage.worker(&setup).await, stage.worker(&setup).await];
     let asked: Vec<u64> = (0..100)
@@ -134,8 +137,8 @@ pub(crate) async fn field_k09_a_hundred_requests_with_ten_keys_from_two_os_proce
     stage.judge(&runs).await;
 }
 
-pub(crate) async fn field_c02_a_cancel_crosses_os_processes_within_the_poll_bound() {
-    let mut stage = Stage::set(&[PARALLEL]).await;
+pub(crate) async fn field_c02_a_cancel_crosses_os_processes_within_the_poll_bound(ground: Ground) {
+    let mut stage = Stage::set(ground, &[PARALLEL]).await;
     // No heartbeat comes to help within the time of this test.
     let owner = stage.worker(&long(&stage)).await;
     let run_id = stage.wanted(owner, "task", Some("hold")).await;
@@ -155,14 +158,14 @@ pub(crate) async fn field_c02_a_cancel_crosses_os_processes_within_the_poll_boun
     stage.judge(&[run_id]).await;
 }
 
-pub(crate) async fn field_c09_a_quick_restart_after_a_kill_keeps_to_the_limit_of_a_key() {
+pub(crate) async fn field_c09_a_quick_restart_after_a_kill_keeps_to_the_limit_of_a_key(ground: Ground) {
     let task = |id: &str| {
         format!(
             r#"{{"task_id":"{id}","agent_id":"agent","query":"hold","overlap_policy":"allow_parallel",
             "concurrency_key":"key","concurrency_limit":1}}"#
         )
     };
-    let mut stage = Stage::set(&[&task("one"), &task("two")]).await;
+    let mut stage = Stage::set(ground, &[&task("one"), &task("two")]).await;
     let setup = stage.setup.clone();
     let first = stage.worker(&setup).await;
     let one = stage.wanted(first, "one", None).await;

@@ -1,16 +1,17 @@
 //! Kills in every window of a run's life (T45).
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::Write as _;
 use std::time::Duration;
 
 use tenure::model::{EventKind, InstanceId, OccurrenceOutcome, RunId, TaskId, Timestamp};
-use tenure::store::{PageRequest, RunFilter, Store as _};
+use tenure::store::{PageRequest, RunFilter};
 
+use crate::dice::{self, Dice, say};
+use crate::ground::Ground;
 use crate::stage::{Heard, Stage, Word};
 use crate::wire::{At, Point, Setup, Told, Window};
 
-/// Every place at which a worker dies.
+/// Every place at which a worker dies, of those that look into their transactions.
 const PLACES: &[(Window, &[Point])] = {
     use Point::{After, Before, BeforeAttempt, BeforeEvent};
     &[
@@ -22,8 +23,14 @@ const PLACES: &[(Window, &[Point])] = {
         (Window::Outcome, &[Before, BeforeAttempt, BeforeEvent, After]),
         (Window::Recover, &[Before, BeforeAttempt, BeforeEvent, After]),
         (Window::Fire, &[Before, BeforeEvent, After]),
+        (Window::Disk, &[Before]),
     ]
 };
+
+/// The same in front of a server, where it dies in the middle of the conversation.
+const POINTS_BEFORE_A_SERVER: &[Point] = &[Point::Before, Point::Within, Point::After];
+/// How many pieces of a conversation pass at most before nothing does any more: a transaction takes two round trips.
+const PIECES: usize = 4;
 
 const TASKS: &[&str] = &[
     r#"{"task_id":"many","agent_id":"agent","query":"plain","overlap_policy":"allow_parallel",
@@ -44,63 +51,40 @@ const TICK: &str = r#"{"task_id":"tick","agent_id":"agent","query":"plain","over
 const ASKED: usize = 3;
 const WAITING: usize = 10;
 /// Where a worker leaves an attempt in progress to the others.
-const VICTIM: (Window, Point) = (Window::Outcome, Point::BeforeAttempt);
+const VICTIM: (Window, Point) = (Window::Outcome, Point::Before);
 /// How much longer than they have to wait others may take over, on a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
 
-pub(crate) async fn task_t45_a_kill_in_any_window_loses_nothing_and_completes_nothing_twice() {
-    let seed = seed();
-    say(&format!("TENURE_KILLS_SEED={seed}"));
-    let mut storm = Storm::begin(Dice(seed)).await;
+pub(crate) async fn task_t45_a_kill_in_any_window_loses_nothing_and_completes_nothing_twice(ground: Ground) {
+    let seed = dice::seed("TENURE_KILLS_SEED", &format!("kills on {}", ground.name));
+    let mut storm = Storm::begin(ground, Dice(seed)).await;
     storm.rage().await;
     let Storm { mut stage, accepted, hits, deaths, .. } = storm;
     stage.policy(|_, _| Word::Go);
     let last = stage.setup.clone();
+    stage.proxies = None;
     let last = stage.worker(&Setup { windows: Vec::new(), ..last }).await;
     stage.delete("tick").await;
     stage.until_all_ended().await;
     stage.shut_down(last).await;
-    for place in places() {
+    for place in places(ground) {
         assert!(hits.contains_key(&place), "seed {seed}: no kill has hit {place:?}");
     }
-    say(&format!("{} kills in {} places", hits.values().sum::<usize>(), hits.len()));
+    say(&format!("kills on {}: {} in {} places", ground.name, hits.values().sum::<usize>(), hits.len()));
     let accepted: Vec<RunId> = accepted.into_values().collect();
     stage.judge(&accepted).await;
     in_time(&stage, &deaths, seed).await;
     fired_once(&stage, seed).await;
 }
 
-/// Says something not through the harness, which shows nothing of tests that pass.
-fn say(text: &str) {
-    let _ = std::io::stderr().write_all(format!("kills: {text}\n").as_bytes());
-}
-
 /// Every place once.
-fn places() -> Vec<(Window, Point)> {
+fn places(ground: Ground) -> Vec<(Window, Point)> {
     let each = |(window, points): &(Window, &'static [Point])| {
+        let points = if ground.server.is_some() { POINTS_BEFORE_A_SERVER } else { points };
         let window = *window;
         points.iter().map(move |point| (window, *point))
     };
     PLACES.iter().flat_map(each).collect()
-}
-
-fn seed() -> u64 {
-    match std::env::var("TENURE_KILLS_SEED") {
-        Ok(seed) => seed.parse().expect("a number in TENURE_KILLS_SEED"),
-        Err(_) => InstanceId::generate().bits() as u64,
-    }
-}
-
-/// Draws numbers (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        usize::try_from((z ^ (z >> 31)) % bound as u64).expect("below the bound")
-    }
 }
 
 /// Two workers at a time, each of which dies at a place of its own.
@@ -111,6 +95,8 @@ struct Storm {
     places: VecDeque<(Window, Point)>,
     /// Where each worker dies, and how often it passes there before that.
     fates: HashMap<usize, ((Window, Point), usize)>,
+    /// Who is asked to be silent after so many pieces, and dies of that.
+    freezing: HashMap<usize, usize>,
     hits: HashMap<(Window, Point), usize>,
     /// When each instance died.
     deaths: HashMap<InstanceId, Timestamp>,
@@ -126,12 +112,14 @@ struct Storm {
 }
 
 impl Storm {
-    async fn begin(mut dice: Dice) -> Self {
-        let mut stage = Stage::set(&[TASKS, &[TICK]].concat()).await;
+    async fn begin(ground: Ground, mut dice: Dice) -> Self {
+        let mut stage = Stage::set(ground, &[TASKS, &[TICK]].concat()).await;
+        stage.allow(Duration::from_secs(100));
         stage.setup.agents = vec!["agent".to_owned(), "other".to_owned()];
         stage.setup.windows = PLACES.iter().map(|(window, _)| *window).collect();
         stage.policy(|_, _| Word::Hold);
-        let mut places = places();
+        stage.proxies = ground.server.map(|_| dice.next());
+        let mut places = places(ground);
         for n in (1..places.len()).rev() {
             places.swap(n, dice.below(n + 1));
         }
@@ -140,6 +128,7 @@ impl Storm {
             dice,
             places: places.into(),
             fates: HashMap::new(),
+            freezing: HashMap::new(),
             hits: HashMap::new(),
             deaths: HashMap::new(),
             accepted: HashMap::new(),
@@ -156,6 +145,8 @@ impl Storm {
             match self.stage.next("every worker has died").await {
                 Heard::Told(n, Told::At { at, .. }) => self.at(n, &at),
                 Heard::Told(n, Told::Answered { id, answer }) => self.answered(n, id, answer),
+                // Its call may have come through all the same, and its fate be met again.
+                Heard::Frozen(n) if self.freezing.contains_key(&n) => self.die(n),
                 Heard::Sink(had) => drop(self.begun.insert(had.effect.run_id)),
                 _ => {}
             }
@@ -196,11 +187,20 @@ impl Storm {
         // A claim that was granted nothing leaves nothing to be lost.
         let counts = at.many > 0 || at.point == Point::Before;
         let place = *place;
-        if place == (at.window, at.point) && counts {
-            if *passes == 0 {
+        let within = place.1 == Point::Within;
+        let dies_at = if within { (place.0, Point::Before) } else { place };
+        if dies_at == (at.window, at.point) && counts {
+            if *passes > 0 {
+                *passes -= 1;
+            } else if within {
+                self.freeze(n);
+            } else {
                 return self.die(n);
             }
-            *passes -= 1;
+        }
+        if within && place.0 == at.window && at.point == Point::After && self.freezing.contains_key(&n) {
+            // It was over before that: the next time sooner.
+            self.stage.proxy(n).fair();
         }
         // Who is to die while it recovers is let first. Whoever is in a transaction goes on: nobody else writes.
         let recovers = (at.window, at.point) == (Window::Recover, Point::Before);
@@ -211,8 +211,17 @@ impl Storm {
         }
     }
 
+    /// Its next call is the last, and does not get to its end.
+    fn freeze(&mut self, n: usize) {
+        let most = self.freezing.get(&n).copied().unwrap_or(PIECES);
+        let after = self.dice.below(most);
+        self.freezing.insert(n, after.max(1));
+        self.stage.freeze(n, after);
+    }
+
     fn die(&mut self, n: usize) {
         let Some((place, _)) = self.fates.remove(&n) else { return };
+        self.freezing.remove(&n);
         let instance = self.stage.instance(n);
         self.stage.kill(n);
         *self.hits.entry(place).or_default() += 1;

@@ -6,8 +6,8 @@ use tenure::Error;
 use tenure::clock::ManualClock;
 use tenure::model::{CancelMode, InstanceId, Seconds, Timestamp};
 use tenure::ownership::{
-    Acquire, Acquired, Cancel, CancelAnswer, CancelScope, DeclaredLost, Forgotten, Held, Outcome, Ownership,
-    OwnershipSettings, Published, Regranted, Release, Released, Renewed, SessionKey,
+    Acquire, Acquired, Cancel, CancelAnswer, CancelScope, Declared, DeclaredLost, Forgotten, Held, Outcome,
+    Ownership, OwnershipSettings, Published, Registered, Regranted, Release, Released, Renewed, SessionKey,
 };
 use tenure::store::faulty::{Fault, Faulty, Method};
 use tenure::store::{MemoryStore, StoreError};
@@ -177,6 +177,21 @@ async fn own_f1_what_is_removed_is_removed_once() {
         w.fail(Method::Commit, fault.clone());
         failed(w.own.forget(&held.key).await, &fault);
         assert_eq!(w.own.forget(&held.key).await.unwrap(), Forgotten::Forgotten);
+    }
+}
+
+#[tokio::test]
+async fn own_f1_a_declaration_that_fails_is_made_once() {
+    let told = Declared { namespace: "test".into(), source: "host".into(), lease: TTL, grace: TTL };
+    for fault in FAULTS {
+        let w = World::new();
+        w.fail(Method::Commit, fault.clone());
+        failed(w.own.register("web", &told, false).await, &fault);
+        let expected = match fault {
+            Fault::LoseAnswer => Registered::Same,
+            _ => Registered::First,
+        };
+        assert_eq!(w.own.register("web", &told, false).await.unwrap(), expected);
     }
 }
 

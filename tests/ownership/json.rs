@@ -7,9 +7,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure::model::{CancelMode, InstanceId, Payload, RunStatus, Seconds, Timestamp, Token};
 use tenure::ownership::{
-    Acquire, Acquired, Cancel, CancelAnswer, CancelScope, DeclaredLost, Expected, Finished, Held,
-    IdempotencyKey, Inspection, Outcome, Published, Regranted, Release, Released, Renewed, Retention,
-    SessionInspection, SessionKey, TaskState,
+    Acquire, Acquired, Cancel, CancelAnswer, CancelScope, Declared, DeclaredLost, Expected, Finished, Held,
+    IdempotencyKey, Inspection, Outcome, Published, Registered, Regranted, Release, Released, Renewed,
+    Retention, SessionInspection, SessionKey, TaskState, WithParent,
 };
 
 #[track_caller]
@@ -86,10 +86,19 @@ fn a_request_needs_little() {
             expect,
             idempotency,
             supersedes: Some(9),
+            parent: Some(4),
+            with_parent: WithParent::Abandon,
             revision: Some(0),
             ..request.clone()
         });
     }
+}
+
+#[test]
+fn what_is_expected_is_a_word_or_names_a_run() {
+    assert_eq!(reads_back(&Expected::NotExists), json!("not_exists"));
+    assert_eq!(reads_back(&Expected::TerminalRun(3)), json!({ "terminal_run": 3 }));
+    assert_eq!(reads_back(&Expected::LostRun(3)), json!({ "lost_run": 3 }));
 }
 
 #[test]
@@ -152,5 +161,14 @@ fn every_answer_is_read_back() {
     reads_back(&Release::Refuse);
     reads_back(&Released::Released { revision: 1, still_running: 0 });
     reads_back(&Retention::default());
+    let declared = Declared {
+        namespace: "production".into(),
+        source: "assistant".into(),
+        lease: Seconds::new(30),
+        grace: Seconds::new(20),
+    };
+    reads_back(&Registered::First);
+    reads_back(&Registered::Mismatch { before: declared.clone(), fields: vec!["lease".into()] });
+    reads_back(&declared);
     reads_back(&Outcome::failed("exception", "it broke").with_snapshot(Payload::text("{}")));
 }

@@ -46,6 +46,21 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_expected() {
             ),
         ),
         ("no agent for a task", "[tasks.t]\nquery = \"q\"\n".into()),
+        ("a token that is empty", "[server]\ntoken = \"\"\n".into()),
+        ("a token that no header can hold", "[server]\ntoken = \"hunter2 \\u00e9\"\n".into()),
+        ("no connection at all", "[server]\nmax_connections = 0\n".into()),
+        ("a name with a port", "[server]\nallowed_hosts = [\"tasks.example\", \"tasks.example:8443\"]\n".into()),
+        ("a folder of no name", "[workspace]\nroot = \"\"\n".into()),
+        (
+            "all that is wrong",
+            "[server]\nlisten = \"8000\"\nmax_page = 0\nport = 80\n[worker]\nlease = \"soon\"\nconcurrency = 0\n\
+             [sever]\nx = 1\n[agents.a]\nkind = \"command\"\ncommand = \"true\"\nshell = true\n\
+             [agents.b]\nkind = \"chat\"\nmodel = \"m\"\n\
+             [tasks.t]\nagent_id = \"a\"\nquery = 7\ntask_id = \"u\"\npriority = \"high\"\ntimeout_seconds = 0\n\
+             [tasks.u]\nquery = \"q\"\nschedule = { type = \"interval\", secs = 5 }\n"
+                .into(),
+        ),
+        ("not toml in two places", "[server]\nlisten = \nmax_page = = 3\n".into()),
     ];
     let mut said = String::new();
     for (what, config) in cases {
@@ -71,6 +86,7 @@ fn what_is_wrong_around_the_file_is_said_too() {
     case("a folder", 2, place.tenure(&["serve", "--config", "."]));
     place.write("bytes.toml", b"a = 1\nb = \"\xff\"\n");
     case("other bytes", 2, place.tenure(&["serve", "--config", "bytes.toml"]));
+    case("what has no end", 2, place.tenure(&["serve", "--config", "/dev/zero"]));
     case("a flag that makes no sense", 2, place.tenure(&["serve", "--concurrency", "0"]));
     let mut variable = place.command(&["serve"]);
     let output = variable.env("TENURE_LEASE", "never").output().unwrap();

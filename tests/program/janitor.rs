@@ -158,6 +158,14 @@ fn a_janitor_that_is_killed_is_replaced_and_the_next_one_knows_what_runs() {
     nothing_is_left(&second, &after.gone());
 }
 
+/// Whether a process ignores a signal.
+fn ignores(id: &str, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
+    ignored >> (signal.as_raw() - 1) & 1 == 1
+}
+
 #[test]
 fn task_t44_a_server_that_ends_in_order_leaves_no_janitor() {
     let stage = Stage::with(TREE);
@@ -165,7 +173,9 @@ fn task_t44_a_server_that_ends_in_order_leaves_no_janitor() {
     let quick = server.run("quick");
     server.until(&quick, "completed");
     let janitor = janitor(server.started.id());
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    let signals = [Signal::INT, Signal::TERM, Signal::HUP];
+    until("it has begun", || signals.iter().all(|signal| ignores(&janitor, *signal)));
+    for signal in signals {
         kill_process(Pid::from_raw(janitor.parse().unwrap()).unwrap(), signal).unwrap();
     }
     assert!(!is_gone(&janitor), "what is meant for the host does not end it");

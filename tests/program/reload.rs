@@ -84,3 +84,24 @@ fn a_result_of_the_generation_before_is_dropped_and_others_are_not_disturbed() {
         server.until(id, "completed");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_comes_before_the_host_is_there_is_heard_by_it() {
+    let place = Place::with("");
+    let fifo = place.path("fifo.toml");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let mut started = place.start(&["serve", "--listen", "127.0.0.1:0", "--config", "fifo.toml"]);
+    // It opens when the host begins to read: long before it listens, and before it has read anything.
+    let mut first = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    started.signal(Signal::HUP);
+    std::io::Write::write_all(&mut first, b"[worker]\nlease = 12\n").unwrap();
+    drop(first);
+    let address = started.line("listening on http://").trim_start_matches("listening on http://").to_owned();
+    // Read again, as the signal asked for.
+    std::fs::write(&fifo, "[worker]\nlease = 15\n").unwrap();
+    started.error("reloaded");
+    let server = Server { started, address };
+    until("the second holds", || server.get("/background/status").body["lease_seconds"] == 15);
+}

@@ -141,3 +141,33 @@ fn the_environment_names_the_file_the_store_and_the_address() {
     assert_eq!(server.get("/background/tasks/t").status, 200);
     assert!(place.path("elsewhere/x.db").exists());
 }
+
+#[test]
+fn a_store_that_is_deleted_under_a_server_is_missed_and_nothing_is_taken_any_more() {
+    let place = waits("");
+    let mut server = place.serve(&[]);
+    assert_eq!(server.get("/readyz").status, 200);
+    let (file, aside) = (place.path(".tenure/tenure.db"), place.path(".tenure/aside.db"));
+    std::fs::rename(&file, &aside).unwrap();
+    until("it is missed", || server.get("/readyz").status == 503);
+    let logged = server.started.error("deleted or replaced");
+    assert!(logged.contains("tenure.db"), "{logged}");
+    let refused = server.post("/background/tasks/t/pause", "{}");
+    assert_eq!(
+        (refused.status, &refused.body["type"]),
+        (503, &"urn:tenure:problem:store_unavailable".into())
+    );
+    let told = refused.body["detail"].as_str().unwrap();
+    assert!(told.contains("was deleted or replaced while it was open"), "{told}");
+    assert_eq!(server.get("/healthz").status, 200);
+    std::fs::rename(&aside, &file).unwrap();
+    until("it is back", || server.get("/readyz").status == 200);
+    assert_eq!(server.post("/background/tasks/t/pause", "{}").status, 200);
+}
+
+#[test]
+fn own_s1_2_two_servers_on_one_file_keep_who_owns_what_for_any_language() {
+    let place = Place::with(crate::owned::CONFIG);
+    let (one, other) = (place.serve(&[]), place.serve(&[]));
+    crate::owned::play(&one, &other, "chat-7");
+}

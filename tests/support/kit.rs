@@ -56,3 +56,9 @@ pub(crate) fn moved_lawfully(run: &SeenRun) {
     }
     assert_eq!(before, Some(run.run.status), "the last event tells where the run stands");
 }
+
+/// How many, as the page of faults says with `TENURE_FIELD=full`, which wants a release build; else as many as a
+/// build for tests does in seconds.
+pub(crate) fn as_many(page: usize, otherwise: usize) -> usize {
+    if std::env::var("TENURE_FIELD").is_ok_and(|field| field == "full") { page } else { otherwise }
+}

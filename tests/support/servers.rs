@@ -13,8 +13,14 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::thread;
 
+#[path = "servers/mongodb.rs"]
+pub(crate) mod mongodb;
+#[path = "servers/own.rs"]
+pub(crate) mod own;
 #[path = "servers/redis.rs"]
 pub(crate) mod redis;
+#[path = "servers/skew.rs"]
+pub(crate) mod skew;
 
 /// Where a server can be reached; or why there is none.
 pub(crate) type Found = Result<String, String>;

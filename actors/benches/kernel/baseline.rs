@@ -1,15 +1,15 @@
-//! Bare ractor doing what the kernel does, as directly as it can be written, and no more.
+//! Bare ractor doing what the kernel does, as directly as it can be written, and no more; and tasks without actors.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::life::{Life, settle};
+use crate::life::{Begun, Life, settle};
 
 // --- the supervisor of the children -----------------------------------------------------------------------
 
@@ -166,16 +166,49 @@ async fn life<S>(
     }
     parent.all_started().await;
     let start = clock.elapsed();
+    let close = stop_all(children, tell_to_stop).await;
+    parent.stop().await;
+    Life { start, close }
+}
+
+static BEGUN: Begun = Begun::new();
+
+/// The same job on tasks that nobody knows: no id, no supervisor, no gate, no report.
+pub(crate) async fn life_of_tasks(count: usize) -> Life {
+    let clock = Instant::now();
+    let tasks = start_tasks(count).await;
+    let start = clock.elapsed();
+    let close = stop_all(tasks, CancellationToken::cancel).await;
+    Life { start, close }
+}
+
+/// Until all have begun.
+pub(crate) async fn start_tasks(count: usize) -> Vec<Started<CancellationToken>> {
+    BEGUN.expect(count);
+    let mut tasks = Vec::with_capacity(count);
+    for _ in 0..count {
+        let stop = CancellationToken::new();
+        let told = stop.clone();
+        let body: Body = Box::new(move || Box::pin(async move { told.cancelled().await }));
+        let task = tokio::spawn(async move {
+            BEGUN.one_more();
+            body().await;
+        });
+        tasks.push(Started { stop, task });
+        tokio::task::coop::consume_budget().await;
+    }
+    BEGUN.all().await;
+    tasks
+}
+
+async fn stop_all<S>(mut children: Vec<Started<S>>, tell_to_stop: impl Fn(&S)) -> Duration {
     settle().await;
     let clock = Instant::now();
     children.iter().rev().for_each(|child| tell_to_stop(&child.stop));
     for child in &mut children {
         (&mut child.task).await.expect("the child ends");
     }
-    let close = clock.elapsed();
-    drop(children);
-    parent.stop().await;
-    Life { start, close }
+    clock.elapsed()
 }
 
 // --- calls ------------------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
 //! Starting processes, and closing them. Every sample is one life: so many started, then closed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_actors::ProcessId;
+use tokio::sync::Notify;
 
 use crate::baseline;
 use crate::flavour::Flavour;
 use crate::measure::{Samples, interleave, number, per_second};
+use crate::memory::{Load, Variant};
 use crate::options::{Group, Plan};
 use crate::ours::{self, function, object};
 use crate::table::{Goal, Row, Table, Unit, show};
@@ -27,10 +30,37 @@ pub(crate) async fn settle() {
     tokio::time::sleep(Duration::from_millis(30)).await;
 }
 
+/// Counts those that have had their first turn: to there a start is measured, whoever starts.
+pub(crate) struct Begun {
+    missing: AtomicUsize,
+    all: Notify,
+}
+
+impl Begun {
+    pub(crate) const fn new() -> Self {
+        Self { missing: AtomicUsize::new(usize::MAX), all: Notify::const_new() }
+    }
+
+    pub(crate) fn expect(&self, count: usize) {
+        self.missing.store(count, Ordering::Release);
+    }
+
+    pub(crate) fn one_more(&self) {
+        if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.all.notify_one();
+        }
+    }
+
+    pub(crate) async fn all(&self) {
+        self.all.notified().await;
+    }
+}
+
 /// One round: every kind of life once, each beside its baseline.
 struct Round {
     idle: Life,
     jobs: Life,
+    tasks: Life,
     functions: Life,
     functions_at_once: Life,
     objects: Life,
@@ -69,11 +99,23 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
     }
 }
 
+/// Lives of one variant, start and close, and nothing beside.
+pub(crate) fn live_here(load: Load) {
+    let Load { variant, flavour, count } = load;
+    drop(match variant {
+        Variant::Idle => flavour.run(baseline::life_of_idle(count)),
+        Variant::Job => flavour.run(baseline::life_of_jobs(count)),
+        Variant::Task => flavour.run(baseline::life_of_tasks(count)),
+        Variant::Ours => flavour.run(ours::life(ours::ids(count), 1, function)),
+    });
+}
+
 fn live(flavour: Flavour, ids: &Arc<[ProcessId]>) -> Round {
     let ours = |in_flight, spec| flavour.run(ours::life(Arc::clone(ids), in_flight, spec));
     Round {
         idle: flavour.run(baseline::life_of_idle(ids.len())),
         jobs: flavour.run(baseline::life_of_jobs(ids.len())),
+        tasks: flavour.run(baseline::life_of_tasks(ids.len())),
         functions: ours(1, function),
         functions_at_once: ours(IN_FLIGHT, function),
         objects: ours(IN_FLIGHT, object),
@@ -85,6 +127,7 @@ fn live(flavour: Flavour, ids: &Arc<[ProcessId]>) -> Round {
 fn print_starts(table: &Table, flavour: Flavour, lives: &Lives) {
     let idle = lives.starts_per_second(|round| &round.idle);
     let jobs = lives.starts_per_second(|round| &round.jobs);
+    let tasks = lives.starts_per_second(|round| &round.tasks);
     let modes = [
         ("one at a time", lives.starts_per_second(|round| &round.functions)),
         ("64 in flight", lives.starts_per_second(|round| &round.functions_at_once)),
@@ -96,6 +139,7 @@ fn print_starts(table: &Table, flavour: Flavour, lives: &Lives) {
         };
         table.print(row("bare", &idle).ratio_goal(Goal::AtLeast(0.7), &own.over(&idle)));
         table.print(row("same job", &jobs).compared(&own.over(&jobs), Unit::Times));
+        table.print(row("bare tasks", &tasks).compared(&own.over(&tasks), Unit::Times));
     }
 }
 
@@ -104,6 +148,7 @@ fn print_starts(table: &Table, flavour: Flavour, lives: &Lives) {
 fn print_closes(table: &Table, flavour: Flavour, lives: &Lives, aim: f64) {
     let idle = lives.closes_in_milliseconds(|round| &round.idle);
     let jobs = lives.closes_in_milliseconds(|round| &round.jobs);
+    let tasks = lives.closes_in_milliseconds(|round| &round.tasks);
     let functions = lives.closes_in_milliseconds(|round| &round.functions);
     let objects = lives.closes_in_milliseconds(|round| &round.objects);
     let row = |kind, own: &Samples, name, baseline: &Samples| {
@@ -115,6 +160,7 @@ fn print_closes(table: &Table, flavour: Flavour, lives: &Lives, aim: f64) {
     table.print(beside_jobs.goal(Goal::AtMost(1.2), &functions.over(&jobs), Unit::Times));
     let beside_idle = row("functions", &functions, "idle actors", &idle);
     table.print(beside_idle.aim(Goal::AtMost(aim), &functions, Unit::Milliseconds));
+    table.print(row("functions", &functions, "bare tasks", &tasks));
     table.print(row("objects", &objects, "idle actors", &idle));
 }
 

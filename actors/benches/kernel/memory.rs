@@ -15,6 +15,7 @@ use crate::table::{Goal, Row, Table, Unit};
 pub(crate) enum Variant {
     Idle,
     Job,
+    Task,
     Ours,
 }
 
@@ -23,12 +24,13 @@ impl Variant {
         match self {
             Self::Idle => "idle",
             Self::Job => "job",
+            Self::Task => "task",
             Self::Ours => "ours",
         }
     }
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        [Self::Idle, Self::Job, Self::Ours].into_iter().find(|variant| variant.name() == name)
+        [Self::Idle, Self::Job, Self::Task, Self::Ours].into_iter().find(|variant| variant.name() == name)
     }
 }
 
@@ -50,20 +52,23 @@ struct Weight {
 pub(crate) fn measure(plan: &Plan, table: &Table) {
     for flavour in Flavour::BOTH {
         let weigh = |variant| weigh_afresh(Load { variant, flavour, count: plan.many });
-        let [idle, jobs, own] = interleave(
+        let weights = interleave(
             plan.rounds,
-            [&|| weigh(Variant::Idle), &|| weigh(Variant::Job), &|| weigh(Variant::Ours)],
+            [&|| weigh(Variant::Idle), &|| weigh(Variant::Job), &|| weigh(Variant::Task), &|| {
+                weigh(Variant::Ours)
+            }],
         );
-        let live = |of: &[Weight]| Samples(of.iter().map(|weight| weight.live).collect());
-        print(table, ("live bytes of a process", flavour), [&idle, &jobs, &own].map(|of| live(of)));
-        let resident = |of: &[Weight]| of.iter().map(|weight| weight.resident).collect::<Option<Vec<f64>>>();
-        if let (Some(idle), Some(jobs), Some(own)) = (resident(&idle), resident(&jobs), resident(&own)) {
-            print(table, ("resident bytes of a process", flavour), [idle, jobs, own].map(Samples));
+        let live = |of: &Vec<Weight>| Samples(of.iter().map(|weight| weight.live).collect());
+        print(table, ("live bytes of a process", flavour), weights.each_ref().map(live));
+        let resident =
+            |of: &Vec<Weight>| of.iter().map(|weight| weight.resident).collect::<Option<Vec<f64>>>();
+        if let [Some(idle), Some(jobs), Some(tasks), Some(own)] = weights.each_ref().map(resident) {
+            print(table, ("resident bytes of a process", flavour), [idle, jobs, tasks, own].map(Samples));
         }
     }
 }
 
-fn print(table: &Table, (figure, flavour): (&str, Flavour), [idle, jobs, own]: [Samples; 3]) {
+fn print(table: &Table, (figure, flavour): (&str, Flavour), [idle, jobs, tasks, own]: [Samples; 4]) {
     let row = |name, baseline: &Samples| {
         Row::new(figure, flavour.name(), &own, Unit::Bytes)
             .beside(name, baseline, Unit::Bytes)
@@ -71,6 +76,7 @@ fn print(table: &Table, (figure, flavour): (&str, Flavour), [idle, jobs, own]: [
     };
     table.print(row("bare", &idle).goal(Goal::AtMost(1024.0), &own.minus(&idle), Unit::MoreBytes));
     table.print(row("same job", &jobs));
+    table.print(row("bare tasks", &tasks));
 }
 
 // --- in the fresh copy ------------------------------------------------------------------------------------
@@ -92,6 +98,7 @@ pub(crate) fn weigh_here(load: Load) {
         let total = match variant {
             Variant::Idle => weigh_bare(count, async |parent| drop(baseline::start_idle(parent).await)).await,
             Variant::Job => weigh_bare(count, async |parent| drop(baseline::start_job(parent).await)).await,
+            Variant::Task => weigh_tasks(count).await,
             Variant::Ours => weigh_ours(count).await,
         };
         // Taking it down tells nothing; the system does it at once.
@@ -108,6 +115,13 @@ async fn weigh_bare(count: usize, start: impl AsyncFn(&Parent)) -> Scales {
         start(&parent).await;
     }
     parent.all_started().await;
+    settle().await;
+    Scales::read().less(empty)
+}
+
+async fn weigh_tasks(count: usize) -> Scales {
+    let empty = Scales::read_and_count();
+    drop(baseline::start_tasks(count).await);
     settle().await;
     Scales::read().less(empty)
 }

@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Measure(Plan),
     /// Asked by the program itself, of a fresh copy of itself.
     WeighOne(Load),
+    /// Nothing but so many lives of one variant: for profiles.
+    LiveOne(Load),
 }
 
 /// How much of everything.
@@ -71,18 +73,20 @@ impl Plan {
 pub(crate) fn parse(given: impl Iterator<Item = String>) -> Result<Command, String> {
     let given: Vec<String> = given.collect();
     let words: Vec<&str> = given.iter().map(String::as_str).collect();
-    if let [WEIGH, variant, flavour, count] = words[..] {
-        return weigh_one(variant, flavour, count).ok_or_else(usage);
+    if let [word @ (WEIGH | LIVE), variant, flavour, count] = words[..] {
+        let command = if word == WEIGH { Command::WeighOne } else { Command::LiveOne };
+        return load(variant, flavour, count).map(command).ok_or_else(usage);
     }
     let (in_full, groups) = arguments::read(given.into_iter(), &GROUPS, |_| false).ok_or_else(usage)?;
     Ok(Command::Measure(if in_full { Plan::full(groups) } else { Plan::quick(groups) }))
 }
 
 pub(crate) const WEIGH: &str = "--weigh-one";
+const LIVE: &str = "--live-one";
 
-fn weigh_one(variant: &str, flavour: &str, count: &str) -> Option<Command> {
+fn load(variant: &str, flavour: &str, count: &str) -> Option<Load> {
     let (variant, flavour) = (Variant::from_name(variant)?, Flavour::from_name(flavour)?);
-    Some(Command::WeighOne(Load { variant, flavour, count: count.parse().ok()? }))
+    Some(Load { variant, flavour, count: count.parse().ok()? })
 }
 
 fn usage() -> String {

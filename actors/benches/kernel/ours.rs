@@ -9,7 +9,7 @@ use tenure_actors::{
     Registry,
 };
 
-use crate::life::{Life, settle};
+use crate::life::{Begun, Life, settle};
 
 /// Ids for so many processes.
 pub(crate) fn ids(count: usize) -> Arc<[ProcessId]> {
@@ -28,9 +28,12 @@ pub(crate) async fn shut(application: &Application) {
     settle().await;
 }
 
+static BEGUN: Begun = Begun::new();
+
 /// An asynchronous function that waits until it is told to stop.
 pub(crate) fn function() -> ProcessSpec {
     ProcessSpec::function("function", |context: ProcessContext| async move {
+        BEGUN.one_more();
         context.cancelled().await;
         Ok(())
     })
@@ -41,6 +44,7 @@ pub(crate) struct Plain;
 
 impl ManagedProcess for Plain {
     async fn start(self: Arc<Self>, _: ProcessContext) -> ProcessResult {
+        BEGUN.one_more();
         Ok(())
     }
 }
@@ -66,12 +70,14 @@ pub(crate) async fn start_all(
     stream::iter(ids).for_each_concurrent(in_flight, start).await;
 }
 
-/// Starts a process under every id, until the last start was answered, and closes the application.
+/// Starts a process under every id, until the last has begun, and closes the application.
 pub(crate) async fn life(ids: Arc<[ProcessId]>, in_flight: usize, spec: fn() -> ProcessSpec) -> Life {
     let application = open().await;
     let registry = application.current().registry();
+    BEGUN.expect(ids.len());
     let clock = Instant::now();
     start_all(&registry, &ids, in_flight, spec).await;
+    BEGUN.all().await;
     let start = clock.elapsed();
     settle().await;
     let clock = Instant::now();

@@ -36,6 +36,7 @@ use crate::service::ServiceInfo;
 use crate::settings::Limits;
 
 mod admission;
+mod order;
 
 use admission::Ledger;
 
@@ -176,11 +177,11 @@ impl Actors {
         self.handles.lock().insert(which, handle);
     }
 
-    fn cell(&self, which: KernelActor) -> Option<ActorCell> {
+    fn cell(&self, which: KernelActor) -> Option<&ActorCell> {
         match which {
-            KernelActor::Generation => self.generation.get().map(ActorRef::get_cell),
-            KernelActor::Registry => self.registry.get().map(ActorRef::get_cell),
-            KernelActor::Operations => self.operations.get().map(ActorRef::get_cell),
+            KernelActor::Generation => self.generation.get().map(|actor| &**actor),
+            KernelActor::Registry => self.registry.get().map(|actor| &**actor),
+            KernelActor::Operations => self.operations.get().map(|actor| &**actor),
         }
     }
 
@@ -343,7 +344,7 @@ impl Core {
             return self.events.sealed();
         }
         self.application.leave(self.epoch);
-        self.ledger.lock().services.values().for_each(|service| service.revoke());
+        self.ledger.lock().services.iter().for_each(|service| service.revoke());
         self.gather_processes();
         let sealed = self
             .journal
@@ -358,7 +359,7 @@ impl Core {
         let mut ledger = self.ledger.lock();
         let mut closing = self.closing_processes.lock();
         if !ledger.processes.is_empty() {
-            let processes = std::mem::take(&mut ledger.processes).into_values();
+            let processes = std::mem::take(&mut ledger.processes).into_iter();
             Arc::make_mut(&mut closing).extend(processes.inspect(|process| process.revoke()));
         }
         Arc::clone(&closing)
@@ -373,20 +374,15 @@ impl Core {
 
     /// The services that are not gone, in start order.
     pub(crate) fn services(&self) -> Vec<Arc<Child>> {
-        self.ledger.lock().services.values().cloned().collect()
+        self.ledger.lock().services.iter().cloned().collect()
     }
 
     /// All children that are not gone, in start order.
     pub(crate) fn all_children(&self) -> Vec<Arc<Child>> {
         let ledger = self.ledger.lock();
         let closing = Arc::clone(&self.closing_processes.lock());
-        let mut all: Vec<_> = ledger
-            .services
-            .values()
-            .chain(ledger.processes.values())
-            .chain(closing.iter())
-            .cloned()
-            .collect();
+        let mut all: Vec<_> =
+            ledger.services.iter().chain(ledger.processes.iter()).chain(closing.iter()).cloned().collect();
         drop(ledger);
         all.sort_unstable_by_key(|child| child.name.seq);
         all
@@ -439,7 +435,7 @@ impl Core {
             // By identity: the id may belong to a successor by now.
             let _ = index.remove_if(&child.id, |_, found| std::ptr::eq(found.as_ptr(), Arc::as_ptr(child)));
         }
-        self.ledger.lock().of(child.place).remove(&child.name.seq);
+        self.ledger.lock().of(child.place).take_out(child.name.seq);
     }
 
     /// Remembers an ended child whose effects are still in flight.
@@ -512,7 +508,7 @@ impl Watchable for Core {
     fn watch(&self) {
         let ledger = self.ledger.lock();
         let closing = Arc::clone(&self.closing_processes.lock());
-        let children = ledger.services.values().chain(ledger.processes.values()).chain(closing.iter());
+        let children = ledger.services.iter().chain(ledger.processes.iter()).chain(closing.iter());
         children.for_each(|child| child.gate.watch());
     }
 }

@@ -164,13 +164,13 @@ impl Counters {
             return;
         }
         let told = if child.is_told_to_stop() { ToldToStop::Yes } else { ToldToStop::No };
-        let (id, tally) = (child.id.clone(), self.tally(child.place));
+        let (id, tally) = (|| child.id.clone(), self.tally(child.place));
         match bucket(end_kind(exit), told, child.kind) {
             Bucket::Ended => drop(tally.ended.fetch_add(1, Ordering::Relaxed)),
             Bucket::Closed => drop(tally.closed.fetch_add(1, Ordering::Relaxed)),
-            Bucket::Failed => tally.casualties.lock().failed.push((id, first_line(&exit.to_string()))),
-            Bucket::Killed => tally.casualties.lock().killed.push(id),
-            Bucket::Abandoned => tally.casualties.lock().abandoned.push(id),
+            Bucket::Failed => tally.casualties.lock().failed.push((id(), first_line(&exit.to_string()))),
+            Bucket::Killed => tally.casualties.lock().killed.push(id()),
+            Bucket::Abandoned => tally.casualties.lock().abandoned.push(id()),
         }
     }
 

@@ -217,7 +217,7 @@ impl Supervisor {
             let name = child.actor_name();
             (ActorName::Generation(core.epoch), EventKind::Started { child: name })
         });
-        launch(&core, &child, process, Starter::Services, started);
+        launch(&core, &child, process, Some(Starter::Services), started);
     }
 
     /// The start of a child settled.
@@ -477,7 +477,7 @@ fn admit(core: &Arc<Core>, spec: &ServiceSpec) -> Result<(Arc<Child>, ProcessSpe
     if let Some(patience) = spec.patience {
         made = made.patience(patience);
     }
-    let child = core.admit(id, Place::Services, &mut made, role)?;
+    let child = core.admit(&id, Place::Services, &mut made, role)?;
     Ok((child, made))
 }
 

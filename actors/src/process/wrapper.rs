@@ -1,17 +1,18 @@
 //! The actor that every process and every service incarnation runs in: a child of the generation.
 //!
 //! It is ours, whatever the plugin brings: its `pre_start` does nothing that could hang, so it is linked,
-//! visible and killable before any user code runs. It gets one message: begin. Where the code of each kind
-//! runs:
+//! visible and killable before any user code runs. Where the code of each kind runs:
 //!
 //! | kind     | start            | body             | stop                          | kill                |
 //! |----------|------------------|------------------|-------------------------------|---------------------|
-//! | function | none             | in `handle`      | it is told, then it returns   | cut at its await    |
+//! | function | none             | in `post_start`  | it is told, then it returns   | cut at its await    |
 //! | object   | in `handle`      | its own affair   | `close`, in `post_stop`       | `close` cut off     |
 //! | actor    | its `pre_start`  | its own task     | ractor's stop, to that actor  | ractor's kill, both |
 //!
-//! However it ends, it is reported. A kill that meets running user code drops [`Cut`] in the actor's own task,
-//! just after that code; one that meets an idle wrapper drops [`Ending`] with the actor's state.
+//! A function has an actor of its own make; the other two share one, which sends itself one message: begin.
+//!
+//! However it ends, it is reported. A kill that meets running user code drops [`Cut`], or the state of a function,
+//! in the actor's own task, just after that code; one that meets an idle wrapper drops [`Ending`] with its state.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, Spawn
 use tokio::time::{Instant, timeout};
 
 use crate::child::Child;
-use crate::contain::{self, Contained};
+use crate::contain::{self, Contained, Kept};
 use crate::error::{CloseFailure, StartError, StartFailure};
 use crate::event::{Cause, EventKind};
 use crate::exit::{BoxError, ExitReason, PanicText, ProcessResult};
@@ -33,6 +34,10 @@ use crate::process::{
     Body, ErasedActor, ErasedProcess, ProcessContext, ProcessHandle, ProcessKind, ProcessSpec,
 };
 
+mod function;
+
+use function::{FunctionActor, Life};
+
 /// Where the result of a start goes.
 pub(crate) enum Starter {
     /// To the caller of `Registry::start`.
@@ -41,43 +46,48 @@ pub(crate) enum Starter {
     Services,
 }
 
-/// Spawns the wrapper of an admitted child and lets its start begin. Runs no user code.
+/// Spawns the actor of an admitted child, which begins by itself. Runs no user code.
+///
+/// Who waits for a function need not be answered: it has no start of its own that could fail.
 pub(crate) fn launch(
     core: &Arc<Core>,
     child: &Arc<Child>,
-    spec: ProcessSpec,
-    starter: Starter,
+    mut spec: ProcessSpec,
+    starter: Option<Starter>,
     cause: Cause,
 ) {
     let limit = spec.start_limit(core);
-    let mut ending = Ending { child: Arc::clone(child), starter: Some(starter) };
-    if child.kind == ProcessKind::Function {
-        // A function has no start of its own that could fail; it is running before its first poll. Answered
-        // here, not there: the caller would wait for the thread that the first poll may block.
-        child.settle_started(cause);
-        ending.answer(Ok(()));
+    let mut ending = Ending { child: Arc::clone(child), starter };
+    match spec.body.take() {
+        Some(Body::Function(body)) => {
+            // It is running before its first poll. Answered here, not there: the caller would wait for the thread
+            // that the first poll may block.
+            child.settle_started(cause);
+            ending.answer(Ok(()));
+            spawn(child, FunctionActor, Life { body: Kept::new(body), ending });
+        }
+        body => spawn(child, Wrapper, State { body, reference: None, ending, started: cause, limit }),
     }
-    let Some(supervisor) = core.supervisor() else {
+}
+
+fn spawn<A: Actor>(child: &Arc<Child>, actor: A, arguments: A::Arguments) {
+    let Some(supervisor) = child.core.supervisor() else {
         return;
     };
-    let state = State { body: spec.body.take(), reference: None, ending, started: cause, limit };
     // Whoever starts it may be a guest: on another runtime, or on none.
-    let _entered = core.runtime.enter();
+    let _entered = child.core.runtime.enter();
     // Our `pre_start` awaits nothing, so one poll is the whole spawn; done here, the large future of it never
     // becomes part of the caller's. Unconstrained, because a spent budget must not look like a wait.
-    let spawning = Actor::spawn_linked(None, Wrapper, state, supervisor);
+    let spawning = Actor::spawn_linked(None, actor, arguments, supervisor);
     match tokio::task::unconstrained(spawning).now_or_never() {
-        Some(Ok((actor, handle))) => {
-            // An actor that has ended already needs no beginning.
-            let _ = actor.cast(Begin);
-            child.set_wrapper(actor.get_cell(), handle);
-        }
-        // The generation is ending; the state was dropped, which has told everybody.
+        Some(Ok((actor, task))) => child.set_wrapper(actor.get_cell(), task),
+        // The generation is ending; the arguments were dropped, which has told everybody.
         Some(Err(error)) => drop(error),
         None => {}
     }
 }
 
+/// The actor of an object, and the one above a plugin's own actor.
 struct Wrapper;
 
 /// The one message: run the code of the child.
@@ -162,7 +172,9 @@ impl Actor for Wrapper {
     type State = State;
     type Arguments = State;
 
-    async fn pre_start(&self, _: ActorRef<Begin>, state: State) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: ActorRef<Begin>, state: State) -> Result<State, ActorProcessingErr> {
+        // It lies there when the actor first looks, so that it need not be woken for it.
+        myself.cast(Begin)?;
         Ok(state)
     }
 
@@ -175,16 +187,10 @@ impl Actor for Wrapper {
         let cut = Cut::off(&state.ending.child);
         state.ending.child.core.chaos.pause().await;
         match state.body.take() {
-            Some(Body::Function(body)) => {
-                let context = ProcessContext::new(Arc::clone(&state.ending.child));
-                let exit = run_function(&state.ending.child, || body(context)).await;
-                state.ending.child.finish(exit).await;
-                myself.stop(None);
-            }
-            // Boxed, as everything below that few children need: every child pays for the size of this future.
+            // Boxed, as everything below that is over when its start is: the future of this stays that large.
             Some(Body::Object(object)) => Box::pin(start_object(&myself, state, object)).await,
             Some(Body::Actor(actor)) => Box::pin(start_actor(&myself, state, actor)).await,
-            None => {}
+            Some(Body::Function(_)) | None => {}
         }
         cut.disarm();
         Ok(())
@@ -238,37 +244,16 @@ impl Actor for Wrapper {
     }
 }
 
-// --- functions ------------------------------------------------------------------------------------------
-
-async fn run_function<F>(child: &Arc<Child>, body: impl FnOnce() -> F) -> ExitReason
-where
-    F: Future<Output = ProcessResult> + Unpin,
-{
-    let outcome = match contain::call(body) {
-        Ok(future) => contained(child, future).await,
-        Err(panic) => Err(panic),
-    };
-    match outcome {
-        Ok(Ok(())) if child.is_told_to_stop() => ExitReason::Stopped,
-        Ok(Ok(())) => ExitReason::Completed,
-        Ok(Err(error)) => {
-            fail(child, "run", &error);
-            ExitReason::Failed(error.into())
-        }
-        Err(panic) => {
-            fail(child, "run", &panic);
-            ExitReason::Panicked(panic.0)
-        }
-    }
-}
-
 /// User code of a child: contained, and known to be inside it.
-async fn contained<F: Future + Unpin>(child: &Arc<Child>, future: F) -> Result<F::Output, PanicText> {
+async fn contained<F: Future + Unpin>(
+    child: &Arc<Child>,
+    made: Result<F, PanicText>,
+) -> Result<F::Output, PanicText> {
     let late = |panic: PanicText| {
         fail(child, "drop", &panic);
         child.note_late_panic(panic);
     };
-    Contained::new(future, Some(Inside::of(&child.core)), late).await
+    Contained::new(made?, Some(Inside::of(&child.core)), late).await
 }
 
 fn fail(child: &Child, stage: &'static str, error: &impl ToString) {
@@ -281,12 +266,7 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
     let child = Arc::clone(&state.ending.child);
     let context = ProcessContext::new(Arc::clone(&child));
     let starting = Arc::clone(&object);
-    let attempt = async {
-        match contain::call(|| starting.start(context)) {
-            Ok(future) => contained(&child, future).await,
-            Err(panic) => Err(panic),
-        }
-    };
+    let attempt = async { contained(&child, contain::call(|| starting.start(context))).await };
     let begun = Instant::now();
     let outcome = timeout(state.limit, attempt).await;
     let Some(refusal) = Refusal::of(outcome, begun, state.limit) else {
@@ -337,10 +317,7 @@ async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitR
 
 async fn close_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> Result<(), CloseFailure> {
     let closing = Arc::clone(&object);
-    let outcome = match contain::call(|| closing.close()) {
-        Ok(future) => contained(child, future).await,
-        Err(panic) => Err(panic),
-    };
+    let outcome = contained(child, contain::call(|| closing.close())).await;
     let dropped = drop_object(object);
     match outcome {
         Ok(Ok(())) => dropped.map_err(CloseFailure::Panicked),

@@ -16,6 +16,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::environment::{Given, kept_back};
 use super::janitor::{Janitor, Listed};
+#[cfg(target_os = "linux")]
+use super::orphans;
 use crate::agent::AgentError;
 use crate::agents::definition::CommandAgent;
 
@@ -37,6 +39,9 @@ pub(super) struct Group {
     ends: Option<AsyncFd<OwnedFd>>,
     #[cfg(target_os = "linux")]
     mark: Option<String>,
+    /// Until somebody was told how it ended.
+    #[cfg(target_os = "linux")]
+    known: orphans::Known,
     /// Until it was killed; see the invariants of the janitor.
     listed: Option<Listed>,
     /// Nothing of it is left, and its number may be another's.
@@ -67,7 +72,12 @@ pub(super) fn spawn(
     let mapping = FdMapping { parent_fd: OwnedFd::from(writer), child_fd: NOTES };
     command.fd_mappings(vec![mapping]).map_err(|error| failed(io::Error::other(error)))?;
     let mut command = CommandWrap::from(command);
-    let mut child = command.wrap(ProcessGroup::leader()).wrap(KillOnDrop).spawn().map_err(failed)?;
+    let command_of_group = command.wrap(ProcessGroup::leader()).wrap(KillOnDrop);
+    #[cfg(target_os = "linux")]
+    let (mut child, known) =
+        orphans::start_program(|| command_of_group.spawn(), |child| child.id()).map_err(failed)?;
+    #[cfg(not(target_os = "linux"))]
+    let mut child = command_of_group.spawn().map_err(failed)?;
     // Before anything else: a host that is killed before this is told leaves it to be found by its environment.
     let listed = janitor.and_then(|janitor| Some(janitor.list(child.id()?)));
     // The host's copy of the other end of the pipe goes with it.
@@ -78,7 +88,17 @@ pub(super) fn spawn(
         stderr: child.stderr().take(),
         notes: None,
     };
-    let group = Group::of(child, given, listed);
+    let group = Group {
+        #[cfg(target_os = "linux")]
+        ends: child.id().and_then(end_of),
+        #[cfg(target_os = "linux")]
+        mark: given.mark.clone(),
+        #[cfg(target_os = "linux")]
+        known,
+        child,
+        listed,
+        ended: None,
+    };
     let notes = Receiver::from_owned_fd(reader.into()).map_err(failed)?;
     Ok((group, Pipes { notes: Some(notes), ..pipes }))
 }
@@ -115,17 +135,6 @@ fn not_started(agent: &CommandAgent, folder: Option<&Path>, error: &io::Error) -
 }
 
 impl Group {
-    #[cfg(target_os = "linux")]
-    fn of(child: Box<dyn ChildWrapper>, given: &Given, listed: Option<Listed>) -> Self {
-        let ends = child.id().and_then(end_of);
-        Self { child, ends, mark: given.mark.clone(), listed, ended: None }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn of(child: Box<dyn ChildWrapper>, _: &Given, listed: Option<Listed>) -> Self {
-        Self { child, listed, ended: None }
-    }
-
     /// Completes when the program itself has ended.
     ///
     /// Where the system tells of it without giving its number to others, it is not asked how it ended yet: so the
@@ -162,13 +171,15 @@ impl Group {
         }
         // Killed, and its number still its own.
         self.listed = None;
-        if let Some(status) = self.ended {
-            return Ok(status);
-        }
-        let status = self.child.wait().await.map_err(|error| {
-            AgentError::new("exception", format!("how the program ended was not told: {error}"))
-        })?;
+        let status = match self.ended {
+            Some(status) => status,
+            None => self.child.wait().await.map_err(|error| {
+                AgentError::new("exception", format!("how the program ended was not told: {error}"))
+            })?,
+        };
         self.ended = Some(status);
+        #[cfg(target_os = "linux")]
+        self.known.over();
         Ok(status)
     }
 
@@ -192,6 +203,9 @@ impl Drop for Group {
         }
         // Before the program itself is dropped, which gives its number free.
         self.listed = None;
+        // Who is told how it ended is of no interest any more.
+        #[cfg(target_os = "linux")]
+        self.known.over();
     }
 }
 

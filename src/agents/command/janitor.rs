@@ -128,12 +128,24 @@ impl Shared {
         for name in kept_back() {
             command.env_remove(name);
         }
-        let child = command.spawn()?;
+        let child = spawn(command)?;
         state.pipe = Some(pipe);
         // It was said of the one before.
         let _ = self.stuck.notified().now_or_never();
         Ok(child)
     }
+}
+
+/// What was started is known as no orphan, as long as this OS process lives: a janitor may outlast all who look at it.
+#[cfg(target_os = "linux")]
+fn spawn(mut command: Command) -> io::Result<Child> {
+    let (child, _known) = super::orphans::start_helper(|| command.spawn(), Child::id)?;
+    Ok(child)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn spawn(mut command: Command) -> io::Result<Child> {
+    command.spawn()
 }
 
 /// None for a path that is no line.

@@ -1,7 +1,8 @@
 //! Processes that left the group of their program, as daemons do: found by the token that every process of an
 //! attempt inherits in its environment.
 //!
-//! A process that cleared its environment as well is not found. It holds nothing that the host waits for.
+//! A process that cleared its environment as well is not found so. It holds nothing that the host waits for, and ends
+//! where orphans are adopted ([`orphans`](super::orphans)).
 
 use std::collections::HashSet;
 use std::fs;

@@ -2,8 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::cut;
+use crate::model::value_of;
 
 /// The longest line; what is longer is left out.
 const MOST_BYTES: usize = 64 * 1024;
@@ -39,7 +41,7 @@ struct Fields {
 struct Asked {
     question: String,
     #[serde(default)]
-    data: Value,
+    data: Option<Box<RawValue>>,
 }
 
 impl Line {
@@ -52,7 +54,7 @@ impl Line {
                 Err(error) => return line.contains(ASKS).then(|| Self::Unreadable(cut(&error.to_string()))),
             };
             return Some(match fields.awaiting_approval {
-                Some(Asked { question, data }) => Self::Asks { question, data },
+                Some(asked) => Self::asks(asked),
                 None => Self::Progress {
                     percent: fields.percent.and_then(percent_of),
                     message: cut(&fields.message),
@@ -67,6 +69,13 @@ impl Line {
             Some(percent) => Some(Self::Progress { percent: Some(percent), message: cut(rest.trim()) }),
             None if line.is_empty() => None,
             None => Some(Self::Progress { percent: None, message: cut(line) }),
+        }
+    }
+
+    fn asks(Asked { question, data }: Asked) -> Self {
+        match data.map_or(Ok(Value::Null), |data| value_of(&data)) {
+            Ok(data) => Self::Asks { question, data },
+            Err(expected) => Self::Unreadable(format!("expected {expected}")),
         }
     }
 }
@@ -138,8 +147,9 @@ mod tests {
     fn a_line_may_be_json() {
         assert_eq!(Line::parse(r#"{"percent": 7.5, "message": "x"}"#), progress(7, "x"));
         assert_eq!(Line::parse(r#"{"percent": 101}"#), progress(None, ""));
-        let asks = Line::Asks { question: "go on?".to_owned(), data: json!({ "n": 1 }) };
-        let line = r#"{"awaiting_approval": {"question": "go on?", "data": {"n": 1}}}"#;
+        let asks =
+            Line::Asks { question: "go on?".to_owned(), data: json!({ "n": 9_007_199_254_740_993_u64 }) };
+        let line = r#"{"awaiting_approval": {"question": "go on?", "data": {"n": 9007199254740993}}}"#;
         assert_eq!(Line::parse(line), Some(asks));
         assert_eq!(Line::parse(r#"{"percnt": 7}"#), None);
         assert_eq!(Line::parse("{ no json"), None);
@@ -153,6 +163,7 @@ mod tests {
             r#"{"awaiting_approval": true}"#,
             r#"{"awaiting_approval": {"question": "x""#,
             "{awaiting_approval: 1}",
+            r#"{"awaiting_approval": {"question": "x", "data": {"n": 123456789012345678901234567890}}}"#,
         ];
         for line in lines {
             assert!(matches!(Line::parse(line), Some(Line::Unreadable(_))), "{line}");

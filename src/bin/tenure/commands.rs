@@ -4,6 +4,7 @@ mod agents;
 mod common;
 mod completions;
 mod doctor;
+mod editor;
 mod events;
 mod form;
 mod here;

@@ -21,6 +21,7 @@ mod sections;
 mod show;
 mod table;
 mod values;
+mod wrong;
 
 pub(crate) use file::FileTask;
 pub(crate) use flags::{GivenFlags, HostFlags};
@@ -33,6 +34,7 @@ pub(crate) use values::{LogFormat, Secret, Sync};
 
 use file::File;
 use table::Setting;
+use wrong::Wrong;
 
 /// The file that is read when none is named.
 pub(crate) const DEFAULT_FILE: &str = "tenure.toml";
@@ -99,22 +101,25 @@ impl Loaded {
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Failure> {
         let file = path.map(File::read).transpose()?;
-        let mut config = file.as_ref().map_or_else(|| Ok(Config::default()), File::config)?;
+        let mut wrong = Wrong::default();
+        let config = file.as_ref().map(|file| file.config(&mut wrong)).transpose()?;
+        let mut config = config.unwrap_or_default();
         let mut sources = Vec::with_capacity(TABLE.len());
         for setting in TABLE {
-            sources.push(apply(setting, &mut config, file.as_ref(), flags, variable)?);
+            let source = apply(setting, &mut config, file.as_ref(), flags, variable);
+            sources.push(wrong.take(source).unwrap_or(Source::Default));
         }
-        if let Some((key, expected)) = check::fault(&config) {
-            return Err(blame(key, expected, &sources, file.as_ref()));
+        wrong.take(find_token(&mut config, &mut sources, variable));
+        for (key, expected) in check::faults(&config) {
+            wrong.tell(blame(key, expected, &sources, file.as_ref()));
         }
-        find_token(&mut config, &mut sources, variable)?;
+        let default = wrong.take(default_agent(&config)).flatten();
         let (mut agents, mut tasks) = (BTreeMap::new(), Vec::new());
         if let Some(file) = &file {
-            agents = file.agents(&config.agents)?;
-            let default = default_agent(&config, &agents)?;
-            tasks = file.tasks(&config.tasks, default.as_ref())?;
+            agents = file.agents(&config.agents, &mut wrong);
+            tasks = file.tasks(&config.tasks, default.as_ref(), &mut wrong);
         }
-        Ok(Self { config, agents, tasks, file: file.map(|file| file.path), sources })
+        wrong.done(Self { config, agents, tasks, file: file.map(|file| file.path), sources })
     }
 }
 
@@ -123,7 +128,10 @@ pub(crate) fn restarts<'a>(
     before: &'a Config,
     after: &'a Config,
 ) -> impl Iterator<Item = &'static str> + use<'a> {
-    let changed = |setting: &&Setting| setting.restart && (setting.get)(before) != (setting.get)(after);
+    let shown = |setting: &Setting| (setting.get)(before) != (setting.get)(after);
+    // What differs in its password alone is shown as the same.
+    let hidden = |setting: &Setting| setting.key == "store.url" && before.store.url != after.store.url;
+    let changed = move |setting: &&Setting| setting.restart && (shown(setting) || hidden(setting));
     TABLE.iter().filter(changed).map(|setting| setting.key)
 }
 
@@ -159,14 +167,14 @@ fn apply(
 }
 
 /// A setting that is well-formed and cannot be, where it was said.
-fn blame(key: &str, expected: &str, sources: &[Source], file: Option<&File>) -> Failure {
+fn blame(key: &str, expected: &str, sources: &[Source], file: Option<&File>) -> String {
     let source = TABLE.iter().zip(sources).find(|(setting, _)| setting.key == key).map(|(_, source)| source);
     match (source, file) {
-        (Some(Source::File), Some(file)) => file.failure(key, expected),
+        (Some(Source::File), Some(file)) => file.wrong_at(key, expected),
         (Some(source @ (Source::Environment(_) | Source::Flag(_))), _) => {
-            Failure::usage(format!("{source}: expected {expected}"))
+            format!("{source}: expected {expected}")
         }
-        _ => Failure::usage(format!("\"{key}\": expected {expected}")),
+        _ => format!("\"{key}\": expected {expected}"),
     }
 }
 
@@ -194,13 +202,30 @@ fn find_token(
 }
 
 /// The agent of tasks that name none: the one that is set, or the only one (rulings).
-fn default_agent(
-    config: &Config,
-    agents: &BTreeMap<AgentId, AgentDefinition>,
-) -> Result<Option<AgentId>, Failure> {
+///
+/// One that is wrong in itself counts: of its tasks there is nothing more to say.
+fn default_agent(config: &Config) -> Result<Option<AgentId>, Failure> {
     if let Some(name) = &config.server.default_agent {
         return Ok(Some(AgentId::new(name.as_str()).map_err(tenure::Error::from)?));
     }
-    let mut ids = agents.keys();
-    Ok(ids.next().filter(|_| ids.next().is_none()).cloned())
+    let mut names = config.agents.keys().filter_map(|name| AgentId::new(name.as_str()).ok());
+    Ok(names.next().filter(|_| names.next().is_none()))
+}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_a_new_start_is_named_also_if_only_a_password_differs() {
+        let of = |url: &str| {
+            let mut config = Config::default();
+            config.store.url = url.parse().unwrap();
+            config
+        };
+        let [before, other] = ["before", "other"].map(|word| of(&format!("postgres://u:{word}@db/tenure")));
+        assert_eq!(restarts(&before, &before.clone()).count(), 0);
+        assert_eq!(restarts(&before, &other).collect::<Vec<_>>(), ["store.url"]);
+        assert_eq!(before.store.url.to_string(), other.store.url.to_string(), "neither is shown");
+    }
 }

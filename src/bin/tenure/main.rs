@@ -7,6 +7,7 @@ mod config;
 mod declare;
 mod exit;
 mod logging;
+mod orphans;
 mod output;
 mod progress;
 mod render;
@@ -15,24 +16,33 @@ mod serve;
 mod signals;
 mod stores;
 mod when;
+mod who;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use tokio::runtime::Runtime;
 
 use args::{Args, Command, Global};
 use commands::Asked;
 use exit::{Exit, Failure};
 use output::Output;
+use signals::Signals;
 
 fn main() -> ExitCode {
+    // Before anything else: who is told to read its configuration again must not end by that.
+    let begun = is_host(std::env::args_os().skip(1)).then(begin);
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(said) => return usage(&said),
     };
     let output = Output::new(args.global.color);
-    let done = execute(args.command, &args.global, output);
+    let done = match begun.transpose() {
+        Ok(begun) => execute(args.command, &args.global, output, begun),
+        Err(failure) => Err(failure),
+    };
     done.unwrap_or_else(|failure| {
         output.failure(&failure);
         failure.exit
@@ -47,17 +57,56 @@ fn usage(said: &clap::Error) -> ExitCode {
     if said.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
 }
 
-fn execute(command: Command, global: &Global, output: Output) -> Result<Exit, Failure> {
+/// What a host has from its first moment.
+struct Begun {
+    runtime: Runtime,
+    signals: Signals,
+}
+
+fn begin() -> Result<Begun, Failure> {
+    let runtime = runtime()?;
+    let signals = {
+        let _within = runtime.enter();
+        Signals::listen()?
+    };
+    Ok(Begun { runtime, signals })
+}
+
+/// Whether a host is to be started that serves. Of the words of the command line the first counts that is no flag, and
+/// does not belong to one.
+fn is_host(words: impl Iterator<Item = OsString>) -> bool {
+    let mut words = words.map(|word| word.to_string_lossy().into_owned());
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') {
+            return word == "serve";
+        }
+        if takes_a_word(&word) {
+            words.next();
+        }
+    }
+    false
+}
+
+fn takes_a_word(flag: &str) -> bool {
+    let of_settings = |name: &str| config::TABLE.iter().any(|it| it.everywhere && it.flag == Some(name));
+    match flag.strip_prefix("--") {
+        Some(name) => matches!(name, "config" | "color") || of_settings(name),
+        None => flag == "-c",
+    }
+}
+
+fn execute(command: Command, global: &Global, output: Output, begun: Option<Begun>) -> Result<Exit, Failure> {
     let asked = match command {
         Command::Config(args) => {
             commands::warn_of_variables(output);
             return config::show(&args, global, output);
         }
         Command::Progress(args) => return on_runtime(progress::tell(args)),
-        Command::Run(args) => return on_runtime(run::run(args, global, output)),
+        Command::Run(args) => return on_runtime(orphans::with(run::run(args, global, output))),
         Command::Serve(args) => {
             raise_open_files();
-            return on_runtime(serve::serve(args, global, output));
+            let Begun { runtime, signals } = begun.map_or_else(begin, Ok)?;
+            return on(runtime, orphans::with(serve::serve(args, global, output, signals)));
         }
         Command::Tasks(args) => Asked::Tasks(args),
         Command::Runs(args) => Asked::Runs(args),
@@ -75,10 +124,17 @@ fn execute(command: Command, global: &Global, output: Output) -> Result<Exit, Fa
 
 /// Runs to the end on a runtime of its own.
 fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
-    use_ring();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+    on(runtime()?, work)
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::Failed, format!("the threads of the program could not be started: {error}"))
-    })?;
+    })
+}
+
+fn on(runtime: Runtime, work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    use_ring();
     let done = runtime.block_on(work);
     // What still runs holds no authority. It is dropped, so that programs which were started end with it.
     runtime.shutdown_timeout(Duration::from_millis(500));
@@ -102,4 +158,20 @@ fn raise_open_files() {
 fn use_ring() {
     // An error says that it was said before.
     drop(rustls::crypto::ring::default_provider().install_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_known_by_its_first_word() {
+        let is = |line: &str| is_host(line.split_whitespace().map(OsString::from));
+        for line in ["serve", "-c x serve", "--config x --log debug serve --listen y", "--config=x serve"] {
+            assert!(is(line), "{line}");
+        }
+        for line in ["", "tasks show serve", "run serve", "--config serve", "-c serve tree", "--help"] {
+            assert!(!is(line), "{line}");
+        }
+    }
 }

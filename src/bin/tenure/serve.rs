@@ -1,14 +1,16 @@
 //! `tenure serve`: schedules, workers and HTTP, until it is told to stop.
 
+use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
 use tenure::agents::Directory;
-use tenure::http::{Api, HttpOptions, Token};
+use tenure::http::{Api, HttpOptions, OwnershipOptions, Token};
 use tenure::model::AgentId;
 use tenure::store::Store;
 use tenure::{Shutdown, Tenure};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Global;
@@ -43,8 +45,12 @@ struct Host {
 }
 
 /// `tenure serve`.
-pub(crate) async fn serve(args: ServeArgs, global: &Global, output: Output) -> Result<Exit, Failure> {
-    let mut signals = Signals::listen()?;
+pub(crate) async fn serve(
+    args: ServeArgs,
+    global: &Global,
+    output: Output,
+    mut signals: Signals,
+) -> Result<Exit, Failure> {
     let global = &global.and(&args.flags);
     let loaded = Loaded::load(global)?;
     logging::start(&loaded, Reader::Operator, output)?;
@@ -64,7 +70,19 @@ pub(crate) async fn serve(args: ServeArgs, global: &Global, output: Output) -> R
 
 async fn listen(config: &Config) -> Result<TcpListener, Failure> {
     check_token(config)?;
-    TcpListener::bind(config.server.listen.0).await.map_err(|error| no_address(config, &error))
+    bind(config.server.listen.0).map_err(|error| no_address(config, &error))
+}
+
+/// How many connections may wait to be accepted, as far as the system allows it: clients of a host begin at once when
+/// it is back. What is usual is a hundred, and what is more finds no answer for a second.
+const BACKLOG: u32 = 4096;
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A host that starts anew takes the address of the one before, whose connections may still be dying.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Whom the network reaches, it must not reach without a token.
@@ -77,7 +95,7 @@ fn check_token(config: &Config) -> Result<(), Failure> {
         .hint("set TENURE_TOKEN to a secret, or listen on 127.0.0.1"))
 }
 
-fn no_address(config: &Config, error: &std::io::Error) -> Failure {
+fn no_address(config: &Config, error: &io::Error) -> Failure {
     let message = format!("\"{}\" cannot be listened on: {}", config.server.listen, reason(error));
     Failure::new(Exit::Unavailable, message)
         .hint("another program may use the port: name another with --listen, or port 0 for a free one")
@@ -92,6 +110,11 @@ fn options(config: &Config) -> Result<HttpOptions, Failure> {
         allowed_hosts: server.allowed_hosts.iter().map(|name| name.as_str().into()).collect(),
         default_agent: default_agent.map_err(tenure::Error::from)?,
         allow_agents: server.allow_agents,
+        ownership: config.ownership.serve.then(|| OwnershipOptions {
+            namespace: config.ownership.namespace.as_deref().map(Into::into),
+            lease: config.ownership.lease.map(|lease| lease.0),
+            max_outcome_bytes: config.ownership.max_outcome_bytes,
+        }),
         max_body_bytes: server.max_body_bytes,
         max_page: server.max_page,
         max_waits: server.max_waits,
@@ -156,7 +179,7 @@ impl Host {
     }
 }
 
-fn stopped_serving(served: std::io::Result<()>) -> Failure {
+fn stopped_serving(served: io::Result<()>) -> Failure {
     let why =
         served.err().map_or_else(|| "for no reason that is known".to_owned(), |error| error.to_string());
     Failure::new(Exit::Unavailable, format!("the HTTP interface has ended: {why}"))
@@ -169,5 +192,30 @@ fn told_by(ended: &Shutdown) -> Exit {
         Shutdown { unstored: 1.., .. } => Exit::Unavailable,
         Shutdown { interrupted: 1.., .. } => Exit::Interrupted,
         Shutdown { .. } => Exit::Ok,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than wait where nothing is said, fewer than the limit of open files.
+    const CALLERS: usize = 400;
+
+    #[tokio::test]
+    async fn many_may_call_before_one_is_accepted() {
+        let most =
+            std::fs::read_to_string("/proc/sys/net/core/somaxconn").map(|most| most.trim().parse::<usize>());
+        assert!(!matches!(most, Ok(Ok(most)) if most <= CALLERS), "this system lets few wait: {most:?}");
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        for _ in 0..CALLERS {
+            let calling = tokio::net::TcpStream::connect(address);
+            // A call that finds no room is repeated by the system after a second.
+            let called = tokio::time::timeout(std::time::Duration::from_millis(900), calling).await;
+            waiting.push(called.expect("there was room").unwrap());
+        }
+        assert_eq!(waiting.len(), CALLERS);
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tenure::Error;
 use tenure::clock::SystemClock;
-use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous};
+use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, StoreError, Synchronous};
+#[cfg(feature = "mongodb")]
+use tenure::store::{MongoOptions, MongoStore};
 #[cfg(feature = "postgres")]
 use tenure::store::{PostgresOptions, PostgresStore};
 #[cfg(feature = "redis")]
@@ -29,7 +31,7 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
                 busy_timeout: config.store.busy_timeout.0,
                 ..SqliteOptions::new(path, clock)
             };
-            Ok(Arc::new(SqliteStore::open(options)?))
+            Ok(Arc::new(SqliteStore::open(options).map_err(|error| no_store(path, error))?))
         }
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(url) => {
@@ -37,6 +39,12 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
             options.patience = config.store.busy_timeout.0;
             options.synchronous_commit = config.store.synchronous == Sync::Full;
             Ok(Arc::new(PostgresStore::connect(options).await?))
+        }
+        #[cfg(feature = "mongodb")]
+        StoreUrl::Mongo(url) => {
+            let mut options = MongoOptions::parse(url.reveal())?;
+            options.patience = config.store.busy_timeout.0;
+            Ok(Arc::new(MongoStore::connect(options).await?))
         }
         #[cfg(feature = "redis")]
         StoreUrl::Redis(url) => Ok(Arc::new(RedisStore::open(RedisOptions::new(url.reveal())).await?)),
@@ -55,6 +63,28 @@ fn make_folder(path: &Path) -> Result<(), Failure> {
     })
 }
 
+/// What the files beside a database take at least.
+const LEAST_ROOM: u64 = 256 << 10;
+
+/// Why a file was not opened. Of a disk without room the database says but that it failed.
+fn no_store(path: &Path, error: StoreError) -> Failure {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let room = rustix::fs::statvfs(folder).map(|room| room.f_bavail.saturating_mul(room.f_frsize));
+    let failure = Failure::from(error);
+    match room.ok().and_then(|room| without_room(room, folder)) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// What to do if so many bytes are too few.
+fn without_room(room: u64, folder: &Path) -> Option<String> {
+    let folder = folder.display();
+    let hint =
+        format!("{room} bytes are left where \"{folder}\" is: make room, or name another store with --store");
+    (room < LEAST_ROOM).then_some(hint)
+}
+
 /// Why a host was not opened. The folder for the files of runs is blamed on who named it.
 pub(crate) fn no_workspace(loaded: &Loaded, error: Error) -> Failure {
     let Error::Workspace(problem) = &error else { return error.into() };
@@ -66,4 +96,19 @@ pub(crate) fn no_workspace(loaded: &Loaded, error: Error) -> Failure {
     };
     Failure::usage(format!("{blame}: the folder \"{folder}\" cannot be made: {why}"))
         .hint("name a folder that this user may make and write with --workspace FOLDER")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_room_is_told_by_its_room() {
+        let told = without_room(0, Path::new(".tenure")).unwrap();
+        assert!(told.starts_with("0 bytes are left where \".tenure\" is: make room"), "{told}");
+        assert_eq!(without_room(LEAST_ROOM, Path::new(".")), None);
+        let error = || StoreError::refused(tenure::store::RefusedKind::Unavailable, "disk I/O error");
+        let here = no_store(&std::env::temp_dir().join("x.db"), error());
+        assert_eq!((here.exit, here.message), (Exit::Unavailable, Failure::from(error()).message));
+    }
 }

@@ -258,6 +258,9 @@ pub(in crate::http) struct Cancelling {
     mode: Option<CancelMode>,
     #[schema(required = false)]
     reason: Option<String>,
+    /// Who cancels, as the caller tells it; kept with the run as `cancelled_by`. `http` if nothing is said.
+    #[schema(required = false)]
+    by: Option<String>,
 }
 
 /// Which runs, how insistently, and why.
@@ -291,6 +294,9 @@ pub(in crate::http) struct CancellingMany {
     mode: Option<CancelMode>,
     #[schema(required = false)]
     reason: Option<String>,
+    /// Who cancels, as the caller tells it; kept with the runs as `cancelled_by`. `http` if nothing is said.
+    #[schema(required = false)]
+    by: Option<String>,
 }
 
 /// How many runs a request to cancel has met.

@@ -3,9 +3,13 @@
 use std::fmt::{self, Write as _};
 
 use super::{Continued, StartedTask, Waited};
-use crate::model::InstanceId;
-use crate::ownership::{Inspection, SessionInspection, TaskState};
+use crate::error::Error;
+use crate::model::{InstanceId, RunStatus};
+use crate::ownership::{CancelAnswer, Finished, Forgotten, Inspection, SessionInspection, TaskState};
 use crate::store::StoreError;
+
+/// How many characters of a name are shown in a line.
+const MOST_SHOWN: usize = 200;
 
 /// The block before a turn.
 pub(super) fn block(all: &SessionInspection, here: InstanceId) -> String {
@@ -28,12 +32,26 @@ pub(super) fn no_block(error: &StoreError) -> String {
 fn line(task: &Inspection, here: InstanceId) -> String {
     let mut text = format!("Task {} [{}]", task.key.task, status(&task.state, here));
     if let Some(agent) = &task.agent {
-        let _ = write!(text, " {agent}");
+        let _ = write!(text, " {}", one_line(agent));
     }
     if let Some(description) = task.description.as_ref().filter(|description| !description.is_empty()) {
-        let _ = write!(text, ": {description}");
+        let _ = write!(text, ": {}", one_line(description));
     }
     text
+}
+
+/// A name within a line: one that has lines of its own would pass for other tasks.
+fn one_line(name: &str) -> String {
+    let mut shown: String =
+        name.chars().take(MOST_SHOWN).map(|c| if is_break(c) { ' ' } else { c }).collect();
+    if name.chars().nth(MOST_SHOWN).is_some() {
+        shown.push_str(" ...");
+    }
+    shown
+}
+
+fn is_break(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 fn status(state: &TaskState, here: InstanceId) -> String {
@@ -76,6 +94,49 @@ pub(super) fn task(task: &Inspection, here: InstanceId) -> String {
         TaskState::Unknown => format!("There is no task {number}."),
         TaskState::Unreadable { why } => format!("The record of task {number} cannot be read: {why}."),
         _ => format!("{}.", line(task, here)),
+    }
+}
+
+pub(super) fn cleared(task: u64, forgotten: &Forgotten) -> String {
+    match forgotten {
+        Forgotten::Forgotten => format!("Task {task} was cleared."),
+        Forgotten::StillRunning { .. } => format!("Task {task} is still running; cancel it first."),
+        Forgotten::NotFound => format!("There is no task {task}."),
+    }
+}
+
+pub(super) fn cancelled(task: u64, answer: &CancelAnswer) -> String {
+    match answer {
+        CancelAnswer::Requested { runs: 0 | 1 } => format!("Task {task} was asked to stop."),
+        CancelAnswer::Requested { runs } => {
+            format!("Task {task} was asked to stop, and {} that it started.", runs - 1)
+        }
+        CancelAnswer::AlreadyTerminal { outcome } => format!("Task {task} had {} before.", ended(outcome)),
+        CancelAnswer::Expired => format!("Task {task} has expired: its outcome is no longer kept."),
+        CancelAnswer::NotFound => format!("There is no task {task}."),
+    }
+}
+
+fn ended(outcome: &Finished) -> &'static str {
+    match outcome.status {
+        RunStatus::Completed => "completed",
+        RunStatus::Cancelled => "been cancelled",
+        _ => "failed",
+    }
+}
+
+pub(super) fn error(error: &Error) -> String {
+    match error {
+        Error::Store(StoreError::Unknown { .. }) => {
+            format!(
+                "Error: the store did not answer, and it may have been done: {error}. Look before you try again."
+            )
+        }
+        Error::Store(error) => {
+            format!("Error: the store is unavailable, and nothing was done: {error}. Tasks may be running.")
+        }
+        Error::Draining => "Error: this instance is shutting down and starts nothing; try again.".to_owned(),
+        error => format!("Error: {error}."),
     }
 }
 

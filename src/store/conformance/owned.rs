@@ -9,8 +9,8 @@ use crate::model::{
     AgentId, Attempt, AttemptStatus, CancelMode, EventKind, InstanceId, Limits, OverlapPolicy, RetryPolicy,
     Run, RunError, RunSpec, RunStatus, Subject, TaskId, Token, Trigger,
 };
-use crate::rules::{self, Cancel, Grant, Outcome};
-use crate::store::{ClaimRequest, Decision, Refusal, RunFilter, RunWrite};
+use crate::rules::{self, Cancel, Grant, Moment, Outcome};
+use crate::store::{ClaimRequest, Decision, Expect, Refusal, RunFilter, RunWrite};
 
 list! {
     own_i8_a_run_begins_with_its_lease_in_one_write,
@@ -22,6 +22,7 @@ list! {
     what_a_host_executes_is_listed_apart,
     ended_runs_go_with_a_decision,
     what_has_not_ended_does_not_go,
+    what_is_made_and_goes_in_one_call_leaves_nothing,
 }
 
 fn spec(task: &str) -> RunSpec {
@@ -171,4 +172,38 @@ async fn what_has_not_ended_does_not_go(f: Fixture) {
     assert!(matches!(refusal, Refusal::StaleRun { run_id, .. } if run_id == second.run_id));
     assert_eq!(f.read(&first.run_id).await, first, "and nothing else was written");
     assert_eq!(f.read(&second.run_id).await, second);
+}
+
+async fn what_is_made_and_goes_in_one_call_leaves_nothing(f: Fixture) {
+    let moment = f.moment().await;
+    let grant = |name: &str| {
+        let (run_id, owner) = (run_id(name), InstanceId::from_bits(A));
+        let token = Token { fence: 7, nonce: draw() };
+        rules::grant(Grant { run_id, spec: spec("owned.n.s.x"), owner, token, lease: LEASE }, moment)
+    };
+    let ends = |begun: &RunWrite| {
+        let moment = Moment { stamp: draw(), ..moment };
+        rules::finish(&begun.run, token(&begun.run), done("x"), 0, moment).unwrap()
+    };
+    // In one decision: made as it ended, and forgotten.
+    let begun = grant("one");
+    let ended = ends(&begun);
+    let events = [begun.events, ended.events].concat();
+    let whole = RunWrite { expect: Expect::Absent, events, ..ended };
+    f.commit(forget(whole, &["one"])).await.expect("it has ended");
+    // In two decisions of one call.
+    let begun = grant("two");
+    let ended = forget(ends(&begun), &["two"]);
+    let answers = f.store.commit(vec![Decision::from(begun), ended]).await.unwrap();
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(f.list(RunFilter::default()).await, []);
+    for name in ["one", "two"] {
+        assert_eq!(f.store.run(&run_id(name)).await.unwrap(), None);
+        assert_eq!(f.store.attempts(&run_id(name)).await.unwrap(), []);
+        assert_eq!(f.events(Subject::Run(run_id(name))).await, []);
+    }
+    assert!(f.counts(None).await.is_empty());
+    // And its name is free.
+    f.apply(grant("one")).await;
+    f.sound().await;
 }

@@ -95,7 +95,7 @@ impl State {
         lanes
     }
 
-    fn repair(&mut self, now: Timestamp) {
+    pub(super) fn repair(&mut self, now: Timestamp) {
         self.index = Index::default();
         self.places = Places::default();
         let last = self.lanes.last_version();

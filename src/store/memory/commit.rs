@@ -46,7 +46,7 @@ impl State {
     }
 
     /// Whether every run carries the stamp of this decision: it was applied, and its answer was lost.
-    fn was_made(&self, decision: &Decision) -> bool {
+    pub(super) fn was_made(&self, decision: &Decision) -> bool {
         let made = |write: &RunWrite| {
             let standing = self.runs.by_id(&write.run.run_id).map(|record| &record.run);
             standing.is_some_and(|run| run.version == write.run.version && run.stamp == write.run.stamp)

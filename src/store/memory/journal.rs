@@ -14,17 +14,17 @@ pub(super) enum Whose {
     Task(TaskId, AgentId),
 }
 
-struct Told {
-    whose: Whose,
-    event: NewEvent,
+pub(super) struct Told {
+    pub(super) whose: Whose,
+    pub(super) event: NewEvent,
 }
 
 /// All events by cursor, and those of the tasks themselves.
 #[derive(Default)]
 pub(super) struct Journal {
-    told: BTreeMap<u64, Told>,
-    last: u64,
-    by_task: HashMap<TaskId, Vec<u64>>,
+    pub(super) told: BTreeMap<u64, Told>,
+    pub(super) last: u64,
+    pub(super) by_task: HashMap<TaskId, Vec<u64>>,
     /// When the tasks' own events were told.
     recorded: BTreeSet<(Timestamp, u64)>,
 }

@@ -1,5 +1,6 @@
 //! Lanes: which runs are in them, who takes room, who waits for it.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use crate::model::{AgentId, Lane, Place, Run, RunStatus, Timestamp, Trigger};
 
 /// The order in which runs of one agent are claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Order {
+pub(in crate::store) struct Order {
     priority: Reverse<i32>,
     due_at: Timestamp,
     pub(super) number: u64,
 }
 
 impl Order {
-    pub(super) fn of(number: u64, run: &Run) -> Self {
+    pub(in crate::store) fn of(number: u64, run: &Run) -> Self {
         Self { priority: Reverse(run.spec.priority), due_at: run.due_at, number }
     }
 }
@@ -25,9 +26,22 @@ impl Order {
 /// All lanes with a run in them.
 #[derive(Default)]
 pub(super) struct Lanes {
-    by_name: HashMap<Arc<str>, LaneState>,
+    pub(super) by_name: HashMap<Arc<str>, LaneState>,
     /// The version that was given last, of any lane: a lane that was empty in between never shows one again.
     last: u64,
+    /// Of a part of a store: lanes of which more has to be known than is in it.
+    pub(super) short: RefCell<BTreeSet<Arc<str>>>,
+}
+
+/// What of a lane is not in a part of a store; nothing, in a whole one.
+#[derive(Default)]
+pub(super) struct Elsewhere {
+    /// How many active runs.
+    pub(super) active: u64,
+    /// Behind this one more runs of the agent wait.
+    pub(super) behind: HashMap<AgentId, Order>,
+    /// Whether it is not known who waits.
+    pub(super) unread: bool,
 }
 
 /// A lane.
@@ -42,7 +56,8 @@ pub(super) struct LaneState {
     pub(super) scheduled: BTreeSet<u64>,
     /// Who waits for room here, with the limit each goes by: the best of each agent is looked at when there
     /// is some.
-    waiting: HashMap<AgentId, BTreeMap<Order, u32>>,
+    pub(super) waiting: HashMap<AgentId, BTreeMap<Order, u32>>,
+    pub(super) elsewhere: Elsewhere,
 }
 
 impl Lanes {
@@ -61,6 +76,19 @@ impl Lanes {
     /// The version that was given last.
     pub(super) fn last_version(&self) -> u64 {
         self.last
+    }
+
+    /// A run of a part of a store is in its lanes, as they say already.
+    #[cfg(feature = "mongodb")]
+    pub(super) fn hold(&mut self, number: u64, run: &Run) {
+        let is = Footprint::of(run);
+        for lane in run.spec.lanes.iter().filter(|_| is.active) {
+            let Some(state) = self.by_name.get_mut(&lane.name) else { continue };
+            if state.active.insert(number) {
+                state.elsewhere.active = state.elsewhere.active.saturating_sub(1);
+            }
+            set(&mut state.scheduled, number, is.scheduled_waiting);
+        }
     }
 
     /// No lanes; versions go on after one.
@@ -87,7 +115,7 @@ impl Lanes {
             let state = self.by_name.entry(Arc::clone(&lane.name)).or_default();
             state.version = self.last;
             state.account(number, was, is);
-            if state.active.is_empty() {
+            if state.active.is_empty() && state.elsewhere.active == 0 {
                 self.by_name.remove(&lane.name);
             }
         }
@@ -96,32 +124,49 @@ impl Lanes {
 
     /// The first lane of a run that has no room for it.
     pub(super) fn full_for(&self, run: &Run) -> Option<Arc<str>> {
-        self.first_lane(run, |state, limit, _| state.taken >= u64::from(limit))
+        self.first_lane(run, |_, state, limit, _| state.taken >= u64::from(limit))
     }
 
     /// The first lane of a run that has no room for it, or where others of its agent wait before it.
     pub(super) fn must_wait_in(&self, run: &Run) -> Option<Arc<str>> {
-        let waits = |state: &LaneState, agent: &AgentId| state.waiting.contains_key(agent);
-        self.first_lane(run, |state, limit, agent| state.taken >= u64::from(limit) || waits(state, agent))
+        self.first_lane(run, |name, state, limit, agent| {
+            state.taken >= u64::from(limit) || self.known(name, state).waiting.contains_key(agent)
+        })
     }
 
-    fn first_lane(&self, run: &Run, blocks: impl Fn(&LaneState, u32, &AgentId) -> bool) -> Option<Arc<str>> {
+    fn first_lane(
+        &self,
+        run: &Run,
+        blocks: impl Fn(&Arc<str>, &LaneState, u32, &AgentId) -> bool,
+    ) -> Option<Arc<str>> {
         // It has its room already, and is not in its own way.
         if run.status.takes_room() {
             return None;
         }
         let blocked = |lane: &&Lane| {
-            self.get(&lane.name).is_some_and(|state| blocks(state, lane.limit, &run.spec.agent_id))
+            let state = self.get(&lane.name);
+            state.is_some_and(|state| blocks(&lane.name, state, lane.limit, &run.spec.agent_id))
         };
         run.spec.lanes.iter().find(blocked).map(|lane| Arc::clone(&lane.name))
+    }
+
+    /// A lane of which it has to be known who waits.
+    fn known<'a>(&self, name: &str, state: &'a LaneState) -> &'a LaneState {
+        if state.elsewhere.unread {
+            self.short.borrow_mut().insert(name.into());
+        }
+        state
     }
 
     /// A run waits for room in a lane.
     pub(super) fn wait(&mut self, name: &str, number: u64, run: &Run) {
         let limit = run.spec.lanes.iter().find(|lane| *lane.name == *name).map_or(1, |lane| lane.limit);
         if let Some(state) = self.by_name.get_mut(name) {
-            let waiting = state.waiting.entry(run.spec.agent_id.clone()).or_default();
-            waiting.insert(Order::of(number, run), limit);
+            let (agent, order) = (&run.spec.agent_id, Order::of(number, run));
+            if state.elsewhere.unread || state.elsewhere.behind.get(agent).is_some_and(|last| order > *last) {
+                return;
+            }
+            state.waiting.entry(agent.clone()).or_default().insert(order, limit);
         }
     }
 
@@ -133,6 +178,9 @@ impl Lanes {
             waiting.remove(&Order::of(number, run));
             if waiting.is_empty() {
                 state.waiting.remove(&run.spec.agent_id);
+                if state.elsewhere.behind.contains_key(&run.spec.agent_id) {
+                    self.short.borrow_mut().insert(name.into());
+                }
             }
         }
     }
@@ -140,6 +188,7 @@ impl Lanes {
     /// The best waiting run of each agent for which there is room in a lane.
     pub(super) fn to_wake(&self, name: &str) -> Vec<u64> {
         let Some(state) = self.get(name) else { return Vec::new() };
+        let state = self.known(name, state);
         let best = state.waiting.values().filter_map(|waiting| waiting.first_key_value());
         let fits = best.filter(|(_, limit)| state.taken < u64::from(**limit));
         fits.map(|(order, _)| order.number).collect()

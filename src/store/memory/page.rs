@@ -113,7 +113,8 @@ fn position<T>(
     })
 }
 
-fn matches(filter: &RunFilter, text: Option<&str>, run: &Run) -> bool {
+/// Whether a filter lets a run through; its text is given in lower case.
+pub(in crate::store) fn matches(filter: &RunFilter, text: Option<&str>, run: &Run) -> bool {
     let spec = &run.spec;
     filter.task_id.as_ref().is_none_or(|task_id| *task_id == spec.task_id)
         && filter.agent_id.as_ref().is_none_or(|agent_id| *agent_id == spec.agent_id)

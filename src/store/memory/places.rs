@@ -7,6 +7,7 @@
 //! 2. A lane that has room for the best run of an agent that waits in it has another run of that agent among
 //!    the ready ones. Whenever a run leaves those, or gives back room, the next is therefore looked for.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use foldhash::HashMap;
@@ -20,6 +21,10 @@ use crate::store::Hint;
 #[derive(Default)]
 pub(super) struct Places {
     ready: HashMap<AgentId, BTreeSet<Order>>,
+    /// Of a part of a store: behind this one there are more ready runs of the agent, which are not in it.
+    pub(super) behind: HashMap<AgentId, Order>,
+    /// Whether it was asked for one of those.
+    pub(super) short: Cell<bool>,
     future: BTreeSet<(Timestamp, u64)>,
     paused: HashMap<TaskId, BTreeSet<u64>>,
 }
@@ -27,8 +32,20 @@ pub(super) struct Places {
 impl Places {
     /// The run that is claimed next by who has these agents.
     pub(super) fn first_ready<'a>(&self, agents: impl Iterator<Item = &'a AgentId>) -> Option<u64> {
-        let first = agents.filter_map(|agent| self.ready.get(agent)?.first());
-        first.min().map(|order| order.number)
+        let mut best: Option<(Order, bool)> = None;
+        for agent in agents {
+            let first = self.ready.get(agent).and_then(BTreeSet::first).map(|order| (*order, true));
+            let behind = self.behind.get(agent).map(|order| (*order, false));
+            // Who is the last before those that are not here is here.
+            let next = match (first, behind) {
+                (Some(first), Some(behind)) if first.0 > behind.0 => Some(behind),
+                (first, behind) => first.or(behind),
+            };
+            best = [best, next].into_iter().flatten().min();
+        }
+        let (order, here) = best?;
+        self.short.set(self.short.get() || !here);
+        here.then_some(order.number)
     }
 
     pub(super) fn any_ready(&self) -> bool {
@@ -45,7 +62,7 @@ impl Places {
         self.paused.get(task_id).into_iter().flatten().copied().collect()
     }
 
-    fn add(&mut self, number: u64, run: &Run) {
+    pub(super) fn add(&mut self, number: u64, run: &Run) {
         match &run.place {
             Place::Ready => {
                 let ready = self.ready.entry(run.spec.agent_id.clone()).or_default();

@@ -56,9 +56,9 @@ pub(super) struct Record {
 /// The runs, by the number they were given in the order they were queued.
 #[derive(Default)]
 pub(super) struct Runs {
-    numbers: HashMap<RunId, u64>,
-    records: BTreeMap<u64, Record>,
-    last: u64,
+    pub(super) numbers: HashMap<RunId, u64>,
+    pub(super) records: BTreeMap<u64, Record>,
+    pub(super) last: u64,
 }
 
 impl Runs {
@@ -105,7 +105,7 @@ impl Runs {
 /// The occurrences, also of tasks that are gone.
 #[derive(Default)]
 pub(super) struct Occurrences {
-    by_task: HashMap<TaskId, BTreeMap<Timestamp, Occurrence>>,
+    pub(super) by_task: HashMap<TaskId, BTreeMap<Timestamp, Occurrence>>,
     recorded: BTreeSet<(Timestamp, TaskId, Timestamp)>,
 }
 

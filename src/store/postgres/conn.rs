@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use foldhash::HashMap;
 use futures_util::future::BoxFuture;
@@ -57,6 +58,9 @@ pub(super) struct Conn {
     prepared: Mutex<HashMap<String, Statement>>,
     /// Somebody left in the middle of a transaction.
     open: AtomicBool,
+    /// Since when nothing was answered that was asked.
+    unanswered: Mutex<Option<Instant>>,
+    patience: Duration,
 }
 
 /// What a session is for.
@@ -73,15 +77,27 @@ impl Conn {
         session: Session,
         heard: Option<mpsc::UnboundedSender<Heard>>,
     ) -> Step<Self> {
-        let connecting = Self::connect(options.config(), heard);
-        let Ok(client) = tokio::time::timeout(options.patience, connecting).await else {
-            return Err(Fault::Silent);
-        };
-        let client = client?;
+        // Who was connected to may fall silent before it has said anything.
+        let opened = tokio::time::timeout(options.patience, Self::set_up(options, session, heard)).await;
+        opened.unwrap_or(Err(Fault::Silent))
+    }
+
+    async fn set_up(
+        options: &PostgresOptions,
+        session: Session,
+        heard: Option<mpsc::UnboundedSender<Heard>>,
+    ) -> Step<Self> {
+        let client = Self::connect(options.config(), heard).await?;
         client.batch_execute(&set_up(options, session)).await?;
         let row = client.query_typed_one("SELECT pg_backend_pid()", &[]).await?;
-        let pid = row.try_get(0)?;
-        Ok(Self { client, pid, prepared: Mutex::default(), open: AtomicBool::new(false) })
+        Ok(Self {
+            pid: row.try_get(0)?,
+            client,
+            prepared: Mutex::default(),
+            open: AtomicBool::new(false),
+            unanswered: Mutex::default(),
+            patience: options.patience,
+        })
     }
 
     async fn connect(config: &Config, heard: Option<mpsc::UnboundedSender<Heard>>) -> Step<Client> {
@@ -103,15 +119,26 @@ impl Conn {
         self.pid
     }
 
+    /// Whether it is of no use any more: it has ended; or it answers nothing for longer than the server takes for
+    /// anything, though those who asked have long gone, and will never be told that it has ended.
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        let is_silent = self.unanswered.lock().is_some_and(|since| since.elapsed() > self.patience);
+        self.client.is_closed() || is_silent
+    }
+
+    /// Waits for an answer, and remembers since when there was none.
+    async fn answer<T>(&self, asked: impl Future<Output = T>) -> T {
+        self.unanswered.lock().get_or_insert_with(Instant::now);
+        let answer = asked.await;
+        *self.unanswered.lock() = None;
+        answer
     }
 
     async fn prepare(&self, sql: &str) -> Step<Statement> {
         if let Some(statement) = self.prepared.lock().get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.client.prepare(sql).await?;
+        let statement = self.answer(self.client.prepare(sql)).await?;
         let mut prepared = self.prepared.lock();
         if prepared.len() >= MOST_PREPARED {
             // Listings have as many statements as there are filters.
@@ -124,7 +151,7 @@ impl Conn {
     /// Asks one thing.
     pub(super) async fn ask(&self, sql: impl Into<Cow<'static, str>>, with: Vec<Param>) -> Step<Vec<Row>> {
         let statement = self.prepare(&sql.into()).await?;
-        Ok(self.client.query(&statement, &borrowed(&with)).await?)
+        Ok(self.answer(self.client.query(&statement, &borrowed(&with))).await?)
     }
 
     /// Says everything, in order, between two words if they are given. Each is answered for itself; an error in one
@@ -151,12 +178,12 @@ impl Conn {
             sent.push(Box::pin(async move { Ok(self.client.query(statement, with).await?) }));
         }
         sent.extend(last.map(word));
-        Ok(in_order(sent).await)
+        Ok(self.answer(in_order(sent)).await)
     }
 
     /// A word that has no answer.
     pub(super) async fn word(&self, word: &str) -> Step<()> {
-        Ok(self.client.batch_execute(word).await?)
+        Ok(self.answer(self.client.batch_execute(word)).await?)
     }
 
     /// Looks at one snapshot, however many statements that takes. The caller has the connection to itself.

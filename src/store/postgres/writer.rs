@@ -16,12 +16,12 @@ use super::known::Memory;
 use super::load::Needs;
 use super::migrate::migrate;
 use super::options::PostgresOptions;
+use super::read;
 use super::tx::Tx;
-use super::{hint, read};
 use crate::model::{AgentId, Run};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
-    StoreError,
+    StoreError, hint,
 };
 
 /// The most calls of one transaction, and the most decisions and leases in them.
@@ -257,7 +257,7 @@ impl Writer {
                 // Names that were given a number in it have none any more, and how runs stand is not known.
                 self.memory = Memory::default();
                 let usable = !fault.ends_the_connection() && !matches!(outcome, Err(Failed::AtCommit(_)));
-                if usable && conn.word("ROLLBACK").await.is_ok() {
+                if usable && self.in_time(conn.word("ROLLBACK")).await.is_ok() {
                     self.conn = Some(conn);
                 }
             }
@@ -278,6 +278,11 @@ impl Writer {
         finished.unwrap_or(Err(Failed::AtCommit(Fault::Silent))).map(|()| (worth, hint))
     }
 
+    /// Waits no longer than the options say: who was connected to may fall silent.
+    async fn in_time<T>(&self, asked: impl Future<Output = Step<T>>) -> Step<T> {
+        tokio::time::timeout(self.options.patience, asked).await.unwrap_or(Err(Fault::Silent))
+    }
+
     /// A connection that can be used. Who was away hears of everything at once.
     async fn connected(&mut self) -> Step<()> {
         if self.conn.as_ref().is_some_and(|conn| !conn.is_closed()) {
@@ -285,8 +290,10 @@ impl Writer {
         }
         self.conn = None;
         let conn = Conn::open(&self.options, Session::Writer, Some(self.told.clone())).await?;
-        let cursor = read::newest_cursor(&conn).await?;
+        let cursor = self.in_time(read::newest_cursor(&conn)).await?;
         self.conn = Some(conn);
+        // What was committed may be gone with its server: numbers are asked for again (own L19).
+        self.memory = Memory::default();
         self.pause = FIRST_PAUSE;
         // Nobody watches: fine.
         let _ =

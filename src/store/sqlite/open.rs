@@ -1,5 +1,6 @@
 //! Opens the file: its connections, their settings, and what is wrong with a file that is not ours.
 
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use super::fault::{Fault, Step};
-use super::{SqliteOptions, Synchronous, migrate};
+use super::{SqliteOptions, Synchronous, disk, migrate};
 use crate::store::{RefusedKind, StoreError};
 
 /// "tenu": says in the header of the file whose it is.
@@ -49,6 +50,23 @@ pub(super) fn reader(options: &SqliteOptions) -> Result<Connection, StoreError> 
         Ok(conn)
     };
     open().map_err(|fault| fault.refused(&options.path))
+}
+
+/// The log that the writer's connection writes, opened to wait for the disk; none if answers do not wait for it. From
+/// now on commits of that connection do not wait themselves.
+pub(super) fn log(writer: &Connection, options: &SqliteOptions) -> Result<Option<File>, StoreError> {
+    if options.synchronous == Synchronous::Normal {
+        return Ok(None);
+    }
+    // As the database sees it: links in the path are followed.
+    let path = writer.path().map_or(options.path.as_path(), Path::new);
+    let log = disk::log_of(path).map_err(|error| {
+        let message = format!("the log of \"{}\" cannot be opened: {error}", options.path.display());
+        StoreError::refused(RefusedKind::Unavailable, message)
+    })?;
+    let unwaited = writer.execute_batch("PRAGMA synchronous = NORMAL");
+    unwaited.map_err(|error| Fault::from(error).refused(&options.path))?;
+    Ok(Some(log))
 }
 
 fn check_path(path: &Path) -> Result<(), StoreError> {

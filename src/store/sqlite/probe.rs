@@ -16,9 +16,11 @@ pub enum Between {
     AttemptAndEvent(EventKind),
     /// A lease is renewed, the transaction is not committed.
     RenewalAndCommit,
+    /// Something is committed, and others see it; the disk is not waited for yet, and nobody is answered.
+    CommitAndDisk,
 }
 
-/// Is called by the writer, in its transaction.
+/// Is called by the writer in its transaction, and by who waits for the disk.
 #[cfg(feature = "conformance")]
 pub type Look = Arc<dyn Fn(Between) + Send + Sync>;
 

@@ -18,8 +18,9 @@ pub(super) struct Names {
     agents: HashMap<AgentId, i64>,
 }
 
-/// How many cursors are passed over when a writer begins.
-const PASSED_OVER: i64 = 2048;
+/// How many cursors are passed over when a writer begins: more than the events that can be committed and not yet be on
+/// the disk.
+const PASSED_OVER: i64 = 1 << 20;
 
 /// What a writer remembers from one transaction to the next.
 #[derive(Default)]
@@ -105,7 +106,7 @@ impl<'t, 'c> Tx<'t, 'c> {
                 return Err(error.into());
             }
         };
-        // Grants may be lost with the machine's power, but somebody may have seen the cursors of their events.
+        // What was not on the disk may be lost with the machine's power, and another program may have seen its events.
         let begun_with = (next_rid, next_cursor, lane_version);
         let next_cursor: i64 = if memory.begun { next_cursor } else { next_cursor + PASSED_OVER };
         memory.begun = true;

@@ -1,8 +1,10 @@
-//! The one thread that writes: everything in its mailbox in one transaction, the answers after its commit.
+//! The one thread that writes: everything in its mailbox in one transaction. The answers come after its commit, and
+//! where the disk is waited for, after that wait, which is another thread's ([`super::disk`]).
 //!
 //! It is an OS thread because it is the writer: it waits for disks and for other programs' locks, which no
 //! worker of a runtime may, and the rate of its commits is the rate of the store.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,101 +13,25 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
-use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
+use tokio::sync::broadcast;
 
+use super::SqliteOptions;
+use super::call::{Command, MOST_WORK, Reply, Worth};
 use super::claim::alike;
+use super::disk::{Disk, Lasting, Written};
+use super::expect::Expectation;
 use super::fault::{Fault, Step};
 use super::hot::Statements;
+use super::place::Place;
 use super::probe::Probe;
 use super::tx::{Memory, Tx, data_version, roll_back};
-use super::{SqliteOptions, Synchronous};
-use crate::model::{AgentId, EventKind, Run, RunId};
-use crate::store::{
-    ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
-    StoreError,
-};
+use crate::model::{EventKind, RunId};
+use crate::store::{ClaimRequest, Hint, RefusedKind, StoreError};
 
-/// The most calls of one transaction, and the most decisions and leases in them.
+/// The most calls of one transaction.
 const MOST_CALLS: usize = 1024;
-const MOST_WORK: usize = 4096;
 /// How many foreign events are looked at for cancelled runs; of more the heartbeats find out.
 const MOST_LOOKED_AT: u64 = 10_000;
-
-/// Where an answer goes. Who waits for it counts among those who wait, until it is given.
-pub(super) struct Reply<T> {
-    to: oneshot::Sender<Result<T, StoreError>>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl<T> Reply<T> {
-    pub(super) fn new(to: oneshot::Sender<Result<T, StoreError>>, permit: OwnedSemaphorePermit) -> Self {
-        Self { to, _permit: permit }
-    }
-
-    fn send(self, answer: Result<T, StoreError>) {
-        // Who asked has gone: it may have happened, as the port says.
-        let _ = self.to.send(answer);
-    }
-}
-
-/// A call.
-pub(super) enum Command {
-    Commit(Vec<Decision>, Reply<Vec<Result<(), Refusal>>>),
-    Claim(ClaimRequest, Reply<Vec<Run>>),
-    Renew(RenewRequest, Reply<Vec<Renewal>>),
-    Prune(PruneRequest, Reply<Pruned>),
-    Repair(Reply<Vec<String>>),
-    PutAgent(AgentId, Option<Arc<str>>, Reply<()>),
-    Close(Reply<()>),
-}
-
-impl Command {
-    fn work(&self) -> usize {
-        match self {
-            Self::Commit(decisions, _) => decisions.len(),
-            Self::Claim(request, _) => request.limit.min(MOST_WORK),
-            Self::Renew(request, _) => request.leases.len(),
-            Self::Prune(request, _) => request.limit.min(MOST_WORK),
-            Self::PutAgent(..) => 1,
-            Self::Repair(_) | Self::Close(_) => MOST_WORK,
-        }
-    }
-
-    fn refuse(self, error: StoreError) {
-        match self {
-            Self::Commit(_, reply) => reply.send(Err(error)),
-            Self::Claim(_, reply) => reply.send(Err(error)),
-            Self::Renew(_, reply) => reply.send(Err(error)),
-            Self::Prune(_, reply) => reply.send(Err(error)),
-            Self::Repair(reply) => reply.send(Err(error)),
-            Self::PutAgent(_, _, reply) => reply.send(Err(error)),
-            Self::Close(reply) => reply.send(Err(error)),
-        }
-    }
-
-    fn answer(self, worth: Worth) {
-        match (self, worth) {
-            (Self::Commit(_, reply), Worth::Commit(answer)) => reply.send(Ok(answer)),
-            (Self::Claim(_, reply), Worth::Claim(answer)) => reply.send(Ok(answer)),
-            (Self::Renew(_, reply), Worth::Renew(answer)) => reply.send(Ok(answer)),
-            (Self::Prune(_, reply), Worth::Prune(answer)) => reply.send(Ok(answer)),
-            (Self::Repair(reply), Worth::Repair(answer)) => reply.send(Ok(answer)),
-            (Self::PutAgent(_, _, reply), Worth::PutAgent) => reply.send(Ok(())),
-            (command, _) => command.refuse(StoreError::unknown("the answer was lost within the store")),
-        }
-    }
-}
-
-/// What a call comes to, if the transaction is committed.
-enum Worth {
-    Commit(Vec<Result<(), Refusal>>),
-    Claim(Vec<Run>),
-    Renew(Vec<Renewal>),
-    Prune(Pruned),
-    Repair(Vec<String>),
-    PutAgent,
-    Nothing,
-}
 
 /// When a transaction failed.
 enum Failed {
@@ -123,9 +49,14 @@ struct Writer<'c> {
     options: SqliteOptions,
     hints: broadcast::Sender<Hint>,
     probe: Probe,
+    place: Arc<Place>,
     memory: Memory,
-    /// Whether the next commit reaches the disk before it is answered.
-    lasting: bool,
+    /// Who waits for the disk; none where commits are answered without it.
+    disk: Option<Disk>,
+    lasting: Arc<Lasting>,
+    expectation: Expectation,
+    /// Whether the disk is left alone for a call that is expected.
+    expecting: bool,
     /// What the database says of foreign commits, and when it was asked last.
     data_version: i64,
     looked: Instant,
@@ -133,17 +64,31 @@ struct Writer<'c> {
     seen: u64,
 }
 
+/// What a writer works with.
+pub(super) struct With {
+    pub(super) options: SqliteOptions,
+    pub(super) hints: broadcast::Sender<Hint>,
+    pub(super) probe: Probe,
+    pub(super) place: Arc<Place>,
+    /// The log, if the disk is waited for.
+    pub(super) log: Option<File>,
+    /// How far that got.
+    pub(super) lasting: Arc<Lasting>,
+}
+
 /// Starts the writer on its thread.
 pub(super) fn start(
     conn: Connection,
     mailbox: Receiver<Command>,
-    options: SqliteOptions,
-    hints: broadcast::Sender<Hint>,
-    probe: Probe,
+    mut with: With,
 ) -> io::Result<JoinHandle<()>> {
+    let path = with.options.path.clone();
+    let lasting = Arc::clone(&with.lasting);
+    let disk =
+        with.log.take().map(|log| Disk::start(log, path.clone(), lasting, with.probe.clone())).transpose()?;
     Builder::new().name("tenure-sqlite-writer".to_owned()).spawn(move || {
-        let path = options.path.clone();
-        let close = Writer::new(&conn, &mailbox, options, hints, probe).run();
+        // Who waits for the disk ends with it, so that whatever came before the close is answered before it.
+        let close = Writer::new(&conn, &mailbox, with, disk).run();
         if let Some(reply) = close {
             reply.send(close_file(conn, &path));
             for command in mailbox.try_iter() {
@@ -166,19 +111,25 @@ fn close_file(conn: Connection, path: &Path) -> Result<(), StoreError> {
 }
 
 impl<'c> Writer<'c> {
-    fn new(
-        conn: &'c Connection,
-        mailbox: &'c Receiver<Command>,
-        options: SqliteOptions,
-        hints: broadcast::Sender<Hint>,
-        probe: Probe,
-    ) -> Self {
-        let seen = super::read::newest_cursor(conn).unwrap_or(0);
-        let data_version = data_version(conn).unwrap_or(0);
-        let (hot, memory) = (Statements::of(conn), Memory::default());
-        let looked = Instant::now();
-        let lasting = options.synchronous == Synchronous::Full;
-        Self { conn, hot, mailbox, options, hints, probe, memory, lasting, data_version, looked, seen }
+    fn new(conn: &'c Connection, mailbox: &'c Receiver<Command>, with: With, disk: Option<Disk>) -> Self {
+        let With { options, hints, probe, place, lasting, .. } = with;
+        Self {
+            conn,
+            hot: Statements::of(conn),
+            mailbox,
+            options,
+            hints,
+            probe,
+            place,
+            memory: Memory::default(),
+            disk,
+            lasting,
+            expectation: Expectation::default(),
+            expecting: false,
+            data_version: data_version(conn).unwrap_or(0),
+            looked: Instant::now(),
+            seen: super::read::newest_cursor(conn).unwrap_or(0),
+        }
     }
 
     /// Until it is closed, or everybody has gone and the mailbox is empty. Answers with the call that ends it.
@@ -219,33 +170,23 @@ impl<'c> Writer<'c> {
         None
     }
 
-    /// A grant and a renewal need not outlast the machine: nothing is done under them before the start of the attempt
-    /// is stored, and who held the lease is gone with it. So they alone do not wait for the disk.
-    fn set_lasting(&mut self, batch: &[Command]) -> Step<()> {
-        let brief = |command: &Command| matches!(command, Command::Claim(..) | Command::Renew(..));
-        let lasting = !batch.iter().all(brief);
-        if self.options.synchronous == Synchronous::Full && lasting != self.lasting {
-            let sql = if lasting { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
-            self.conn.prepare_cached(sql)?.execute([])?;
-            self.lasting = lasting;
-        }
-        Ok(())
-    }
-
     fn serve(&mut self, batch: Vec<Command>) {
         if batch.is_empty() {
             return;
         }
+        if let Err(gone) = self.place.check() {
+            return refuse(batch, &gone);
+        }
         match self.transact(&batch) {
             Ok((worth, hint)) => {
+                let ready = hint.as_ref().is_some_and(|hint| hint.ready);
+                let expects = self.expectation.after(&batch, &worth, ready);
                 // Before the answers: who begins to watch after one hears nothing of what it was told.
                 if let Some(hint) = hint {
                     // Nobody watches: fine.
                     let _ = self.hints.send(hint);
                 }
-                for (command, worth) in batch.into_iter().zip(worth) {
-                    command.answer(worth);
-                }
+                self.answer(batch, worth, expects);
             }
             Err(Failed::Before(fault)) if batch.len() > 1 && !fault.is_of_the_surroundings() => {
                 for command in batch {
@@ -260,8 +201,21 @@ impl<'c> Writer<'c> {
         }
     }
 
+    /// Answers what was committed: at once, or when it is on the disk.
+    fn answer(&mut self, batch: Vec<Command>, worth: Vec<Worth>, expects: bool) {
+        let all = batch.into_iter().zip(worth);
+        let Some(disk) = &self.disk else { return all.for_each(|(command, worth)| command.answer(worth)) };
+        let (brief, calls): (Vec<_>, Vec<_>) = all.partition(|(command, _)| command.is_brief());
+        // Who waits for what comes next hears of it, also when nobody has to be answered.
+        if self.expecting || !calls.is_empty() {
+            self.expecting = expects;
+            disk.give(Written { transaction: self.lasting.begun(), calls, expects });
+        }
+        brief.into_iter().for_each(|(command, worth)| command.answer(worth));
+    }
+
     fn transact(&mut self, batch: &[Command]) -> Result<(Vec<Worth>, Option<Hint>), Failed> {
-        self.set_lasting(batch).map_err(Failed::Before)?;
+        self.save_log().map_err(Failed::Before)?;
         let mut tx = Tx::begin(self.conn, &self.hot, &mut self.memory).map_err(Failed::Before)?;
         tx.now = self.options.clock.now();
         tx.probe = self.probe.clone();
@@ -270,13 +224,39 @@ impl<'c> Writer<'c> {
         let (hint, after) = (std::mem::take(&mut tx.hint), tx.newest_cursor());
         drop(tx);
         let worth = done.map_err(|fault| self.undo(Failed::Before(fault)))?;
-        let commit = self.conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
-        commit.map_err(|error| self.undo(Failed::AtCommit(error.into())))?;
+        self.commit(!batch.iter().all(Command::is_brief))?;
         if self.seen == before {
             self.seen = after;
         }
         let changed = hint.ready || hint.agenda || hint.agents || !hint.cancels.is_empty() || after != before;
         Ok((worth, changed.then_some(hint)))
+    }
+
+    fn commit(&mut self, lasting: bool) -> Result<(), Failed> {
+        let begun = lasting.then(|| self.lasting.begin());
+        let commit = self.conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        let Err(error) = commit else { return Ok(()) };
+        if let (Some(transaction), Some(disk)) = (begun, &self.disk) {
+            // There is nothing of it to be seen, and nothing to wait for.
+            disk.give(Written { transaction, calls: Vec::new(), expects: false });
+        }
+        Err(self.undo(Failed::AtCommit(error.into())))
+    }
+
+    /// What the disk may have lost of the log is written to the file itself before anything more is promised: a log with
+    /// a gap ends there.
+    fn save_log(&self) -> Step<()> {
+        if !self.lasting.is_refused() {
+            return Ok(());
+        }
+        let busy: i64 = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if busy != 0 {
+            let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+            let why = "the disk has refused its log, which is still being read".to_owned();
+            return Err(rusqlite::Error::SqliteFailure(busy, Some(why)).into());
+        }
+        self.lasting.saved();
+        Ok(())
     }
 
     /// Names that were given a number in it have none any more, and rows are not as they were left.
@@ -289,6 +269,7 @@ impl<'c> Writer<'c> {
     /// Tells watchers what other programs have changed.
     fn look_around(&mut self) {
         self.looked = Instant::now();
+        self.place.look();
         let Ok(version) = data_version(self.conn) else { return };
         if version == self.data_version {
             return;

@@ -27,7 +27,7 @@ pub(crate) struct Common {
     /// Print the answer as JSON, as it came
     #[arg(long)]
     json: bool,
-    /// Print names alone, one a line (of an event that of its run, of a host that of its instance)
+    /// Print names alone, one a line (of events those of their runs, each once; of a host that of its instance)
     #[arg(long, short = 'q', conflicts_with = "json")]
     quiet: bool,
     /// Tell times as instants in UTC, and not from now

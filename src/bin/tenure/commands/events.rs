@@ -103,7 +103,8 @@ async fn read(session: &Session, asked: &Events) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     let page = answer.value()?;
-    entries(&page).iter().try_for_each(|event| show(session, event))?;
+    let mut names = Names::default();
+    entries(&page).iter().try_for_each(|event| show(session, event, &mut names))?;
     if page.get("more") == Some(&Value::Bool(true)) && asked.is_from_a_place() {
         let place = if asked.run.is_some() { "sequence" } else { "cursor" };
         let last = entries(&page).last().map_or(&Value::Null, |event| &event[place]);
@@ -195,9 +196,10 @@ async fn of_task(session: &Session, asked: &Events) -> Result<Exit, Failure> {
             break;
         }
     }
+    let mut names = Names::default();
     for event in &found {
         // Read and written again: events hold no digits of users but in their data.
-        if session.json { session.output.line(event)? } else { show(session, event)? }
+        if session.json { session.output.line(event)? } else { show(session, event, &mut names)? }
     }
     if left_out {
         session.tell(rest(found.len()));
@@ -211,7 +213,7 @@ fn entries(page: &Value) -> &[Value] {
 
 async fn follow(session: &Session, asked: &Events) -> Result<Exit, Failure> {
     let mut messages = session.client.stream(asked.ask().queries("after", asked.after)).await?;
-    let mut last = None;
+    let (mut last, mut names) = (None, Names::default());
     loop {
         let message = match messages.next().await {
             Ok(Some(message)) => message,
@@ -231,7 +233,7 @@ async fn follow(session: &Session, asked: &Events) -> Result<Exit, Failure> {
         if session.json {
             session.output.line(message.data.replace('\n', " "))?
         } else {
-            show(session, &event)?
+            show(session, &event, &mut names)?
         }
     }
     ended(session, asked, last).await
@@ -255,10 +257,31 @@ fn go_on(failure: Failure, last: Option<String>) -> Failure {
     }
 }
 
-fn show(session: &Session, event: &Value) -> Result<(), Failure> {
+/// The names that were printed. Of many the oldest are forgotten, and may be printed again.
+#[derive(Default)]
+struct Names(VecDeque<String>);
+
+/// How many names are known at once.
+const MOST_NAMES: usize = 1_000;
+
+impl Names {
+    /// The name of the run that an event is about, else of its task; none if it was printed.
+    fn new_of<'a>(&mut self, event: &'a Value) -> Option<&'a str> {
+        let name = ["run_id", "task_id"].iter().find_map(|name| event.get(*name)?.as_str())?;
+        if self.0.iter().any(|known| known == name) {
+            return None;
+        }
+        if self.0.len() == MOST_NAMES {
+            self.0.pop_front();
+        }
+        self.0.push_back(name.to_owned());
+        Some(name)
+    }
+}
+
+fn show(session: &Session, event: &Value, names: &mut Names) -> Result<(), Failure> {
     if session.quiet {
-        let name = ["run_id", "task_id"].iter().find_map(|name| event.get(*name)?.as_str());
-        return session.output.line(name.unwrap_or_default());
+        return names.new_of(event).map_or(Ok(()), |name| session.output.line(name));
     }
     session.output.line(event_line(&session.look, event))
 }

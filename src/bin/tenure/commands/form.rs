@@ -17,7 +17,7 @@ use crate::when::{self, Toward};
 pub(super) type Fields = BTreeMap<String, Box<RawValue>>;
 
 /// The fields of a task.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "The task")]
 pub(crate) struct TaskFlags {
     /// Who executes it

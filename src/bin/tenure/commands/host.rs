@@ -1,6 +1,6 @@
 //! `tenure status` and `tenure tree`.
 
-use super::common::{Common, Need, Session};
+use super::common::{Common, Need, Session, url};
 use crate::args::Global;
 use crate::client::Ask;
 use crate::exit::{Exit, Failure};
@@ -24,6 +24,10 @@ pub(crate) struct Tree {
 }
 
 pub(super) async fn status(asked: Status, global: &Global, output: Output) -> Result<Exit, Failure> {
+    if url(global, &asked.common).is_none() {
+        // What looks at the store is no host, and its name is nobody's.
+        asked.common.without_names("a store")?;
+    }
     let session = Session::open(global, &asked.common, output, Need::Existing).await?;
     let answer = session.client.ask(Ask::get(["status"])).await;
     let done = answer.and_then(|answer| session.show(&answer, "worker_id", status_record));

@@ -153,6 +153,9 @@ pub(crate) struct CancelRuns {
     /// Why
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Who cancels, as it is kept with the runs; if nothing is said, this user at this machine
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -373,9 +376,10 @@ fn what_was_met(met: &Value) -> String {
 }
 
 impl CancelRuns {
-    /// How insistently, and why.
+    /// How insistently, by whom, and why.
     fn how(&self) -> Value {
-        let mut body = json!({ "mode": if self.force { "force" } else { "cooperative" } });
+        let by = self.by.clone().unwrap_or_else(crate::who::this_user);
+        let mut body = json!({ "mode": if self.force { "force" } else { "cooperative" }, "by": by });
         if let Some(reason) = &self.reason {
             body["reason"] = reason.as_str().into();
         }

@@ -29,7 +29,7 @@ pub(crate) enum Store {
     Check(Check),
     /// Remove finished runs with their files, and old occurrences
     #[command(after_help = "Examples:\n  \
-        tenure store prune\n  tenure store prune --before 30d\n  tenure store prune --keep 1000")]
+        tenure store prune --dry-run\n  tenure store prune --before 30d\n  tenure store prune --keep 1000")]
     Prune(Prune),
 }
 
@@ -58,6 +58,9 @@ pub(crate) struct Prune {
     /// The oldest finished runs beyond this number
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
+    /// Tell how many would be removed, and remove nothing; occurrences of tasks that were deleted are not counted
+    #[arg(long)]
+    dry_run: bool,
     /// Print what was removed as JSON
     #[arg(long)]
     json: bool,
@@ -79,7 +82,7 @@ async fn migrate(config: &Config, asked: &Migrate, output: Output) -> Result<Exi
             return Err(failure.hint("name one: --store sqlite:PATH"));
         }
         StoreUrl::Sqlite(path) => path,
-        #[cfg(any(feature = "postgres", feature = "redis"))]
+        #[cfg(any(feature = "postgres", feature = "redis", feature = "mongodb"))]
         server => {
             // Whoever opens it brings it up to date. Which version it had, only a file tells before.
             here::store(config, Need::Any).await?.close().await?;
@@ -153,30 +156,39 @@ async fn prune(config: &Config, asked: &Prune, output: Output) -> Result<Exit, F
     let (tenure, store) = attach(config).await?;
     let usual = (!said).then_some(config.store.retain_for.0);
     let keep = asked.keep.unwrap_or(if said { u64::MAX } else { config.store.retain_runs });
-    let done = prune_all(&tenure, before, usual, keep).await;
+    let done = match request(&tenure, before, usual, keep).await {
+        Ok(request) if asked.dry_run => tenure.count_prunable(request).await.map_err(Failure::from),
+        Ok(request) => prune_all(&tenure, request).await,
+        Err(failure) => Err(failure),
+    };
     drop(store.close().await);
     let (runs, occurrences) = done?;
+    let what = if asked.dry_run { "would be removed" } else { "removed" };
     if asked.json {
-        output.line(json!({ "runs": runs, "occurrences": occurrences }))?;
+        output.line(json!({ "runs": runs, "occurrences": occurrences, "dry_run": asked.dry_run }))?;
     } else {
-        output.line(format_args!("{runs} runs and {occurrences} occurrences removed"))?;
+        output.line(format_args!("{runs} runs and {occurrences} occurrences {what}"))?;
     }
     Ok(Exit::Ok)
 }
 
-async fn prune_all(
+async fn request(
     tenure: &Tenure,
     before: Option<Timestamp>,
     usual: Option<Duration>,
     keep: u64,
-) -> Result<(u64, u64), Failure> {
+) -> Result<PruneRequest, Failure> {
     let now = tenure.probe().await?;
     let usual = usual.map(|usual| now.minus(usual));
     // Without a word about when, age is no reason.
     let before = before.or(usual).unwrap_or(Timestamp::from_ms(i64::MIN));
+    Ok(PruneRequest { before, keep, limit: BATCH })
+}
+
+async fn prune_all(tenure: &Tenure, request: PruneRequest) -> Result<(u64, u64), Failure> {
     let (mut runs, mut occurrences) = (0, 0);
     loop {
-        let pruned = tenure.prune(PruneRequest { before, keep, limit: BATCH }).await?;
+        let pruned = tenure.prune(request).await?;
         runs += pruned.runs;
         occurrences += pruned.occurrences;
         if !pruned.more {

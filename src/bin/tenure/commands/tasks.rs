@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tenure::model::TaskId;
 
 use super::common::{Common, Need, Session, task_id, text_or_stdin};
+use super::editor;
 use super::form::{TaskFlags, change, new_task};
 use super::near;
 use super::pages::{HowMany, list};
@@ -39,7 +40,8 @@ pub(crate) enum Tasks {
     /// Change some fields of a task; the others stay as they are
     #[command(after_help = "Examples:\n  \
         tenure tasks edit nightly-report --cron '0 3 * * *' --timezone Europe/Berlin\n  \
-        tenure tasks edit ping --retries 5 --no-timeout")]
+        tenure tasks edit ping --retries 5 --no-timeout\n  \
+        tenure tasks edit ping --editor")]
     Edit(EditTask),
     /// Run a task now; its overlap policy decides what becomes of that
     #[command(after_help = "Examples:\n  \
@@ -104,6 +106,9 @@ pub(crate) struct EditTask {
     /// Read the fields that change from a file in JSON or TOML; flags win over it
     #[arg(long, short = 'f', value_name = "FILE")]
     file: Option<String>,
+    /// Write its fields to a file, and open that in your editor: what VISUAL or EDITOR names
+    #[arg(long, short = 'e', conflicts_with = "file")]
+    editor: bool,
     #[command(flatten)]
     flags: Box<TaskFlags>,
     #[command(flatten)]
@@ -259,6 +264,18 @@ async fn edit(session: &Session, asked: &EditTask) -> Result<(), Failure> {
     let task_id = asked.task_id.as_str();
     // What is changed within a policy leaves the rest of the policy as it is.
     let current = session.client.ask(Ask::get(["tasks", task_id])).await?;
+    if asked.editor {
+        if *asked.flags != TaskFlags::default() {
+            return Err(Failure::usage("--editor: expected no other field, as the editor has them all")
+                .hint("leave out --editor to change just these"));
+        }
+        let Some(answer) = editor::edit(session, &asked.task_id, &current).await? else {
+            session.tell("nothing was changed");
+            return Ok(());
+        };
+        changed(session, &answer, "changed").await?;
+        return agent_is_known(session, &answer).await;
+    }
     let body = change(session, &current, asked.file.as_deref(), &asked.flags)?;
     let answer = session.client.ask(Ask::patch(["tasks", task_id]).json(body)).await?;
     changed(session, &answer, "changed").await?;

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize as _;
 use serde_json::{Map, Number, Value};
 use tenure::agents::AgentDefinition;
 use tenure::model::{AgentId, Invalid, TaskSpec};
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::missing::near_files;
 use super::sections::Config;
+use super::wrong::Wrong;
 use crate::exit::{Exit, Failure, reason};
 
 /// The text of a file, and where in it things are.
@@ -34,7 +37,7 @@ pub(crate) struct FileTask {
 
 impl File {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read(path).map_err(|error| {
+        let text = beginning(path).map_err(|error| {
             let message = format!("the file \"{}\" cannot be read: {}", path.display(), reason(&error));
             match (error.kind(), near_files(path)) {
                 (std::io::ErrorKind::NotFound, Some(near)) => {
@@ -44,6 +47,11 @@ impl File {
                 _ => Failure::usage(message),
             }
         })?;
+        if text.len() > MOST_BYTES {
+            let (path, most) = (path.display(), MOST_BYTES >> 20);
+            return Err(Failure::usage(format!("the file \"{path}\" has more than {most} MiB"))
+                .hint("name a file of settings, agents and tasks with --config"));
+        }
         let text = String::from_utf8(text).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -52,9 +60,27 @@ impl File {
         Ok(Self { path: path.to_owned(), text })
     }
 
-    /// The settings, with agents and tasks as they are written.
-    pub(crate) fn config(&self) -> Result<Config, Failure> {
-        toml::from_str(&self.text).map_err(|error| Failure::usage(self.at(error.span(), error.message())))
+    /// The settings, with agents and tasks as they are written. What cannot be taken is told, and left out.
+    ///
+    /// # Errors
+    /// When it is no TOML: whatever else is wrong with it cannot be known.
+    pub(crate) fn config(&self, wrong: &mut Wrong) -> Result<Config, Failure> {
+        let (mut table, mut errors) = DeTable::parse_recoverable(&self.text);
+        if !errors.is_empty() {
+            errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
+            errors.iter().for_each(|error| wrong.tell(self.at(error.span(), error.message())));
+            return Err(wrong.failure());
+        }
+        loop {
+            let error = match Config::deserialize(Deserializer::from(table.clone())) {
+                Ok(config) => return Ok(config),
+                Err(error) => error,
+            };
+            wrong.tell(self.at(error.span(), error.message()));
+            if !error.span().is_some_and(|span| take_out(table.get_mut(), &span)) {
+                return Err(wrong.failure());
+            }
+        }
     }
 
     /// Whether the file says something at this path.
@@ -62,51 +88,47 @@ impl File {
         DeTable::parse(&self.text).is_ok_and(|table| find(table.get_ref(), path, true).1)
     }
 
-    pub(crate) fn agents(&self, table: &toml::Table) -> Result<BTreeMap<AgentId, AgentDefinition>, Failure> {
+    /// Its agents; what is wrong with others is told.
+    pub(crate) fn agents(
+        &self,
+        table: &toml::Table,
+        wrong: &mut Wrong,
+    ) -> BTreeMap<AgentId, AgentDefinition> {
         let mut agents = BTreeMap::new();
-        let mut wrong = Vec::new();
         for (name, value) in table {
             match agent(name, value) {
                 Ok((id, definition)) => drop(agents.insert(id, definition)),
-                Err(invalid) => wrong.push((format!("agents.{name}"), invalid)),
+                Err(invalid) => self.tell(&format!("agents.{name}"), &invalid, wrong),
             }
         }
-        self.all_right(agents, &wrong)
+        agents
     }
 
+    /// Its tasks; what is wrong with others is told.
     pub(crate) fn tasks(
         &self,
         table: &toml::Table,
         default_agent: Option<&AgentId>,
-    ) -> Result<Vec<FileTask>, Failure> {
+        wrong: &mut Wrong,
+    ) -> Vec<FileTask> {
         let mut tasks = Vec::new();
-        let mut wrong = Vec::new();
         for (name, value) in table {
             match task(name, value, default_agent) {
                 Ok(task) => tasks.push(task),
-                Err(invalid) => wrong.push((format!("tasks.{name}"), invalid)),
+                Err(invalid) => self.tell(&format!("tasks.{name}"), &invalid, wrong),
             }
         }
-        self.all_right(tasks, &wrong)
+        tasks
     }
 
-    /// A failure at a place of the file.
-    pub(crate) fn failure(&self, path: &str, expected: &str) -> Failure {
-        Failure::usage(self.wrong_at(path, expected))
-    }
-
-    fn all_right<T>(&self, found: T, wrong: &[(String, Invalid)]) -> Result<T, Failure> {
-        let mut said = Vec::new();
-        for (under, invalid) in wrong {
-            for problem in &invalid.problems {
-                let path = format!("{under}.{}", problem.field);
-                said.push(self.wrong_at(&path, &problem.expected));
-            }
+    fn tell(&self, under: &str, invalid: &Invalid, wrong: &mut Wrong) {
+        for problem in &invalid.problems {
+            wrong.tell(self.wrong_at(&format!("{under}.{}", problem.field), &problem.expected));
         }
-        if said.is_empty() { Ok(found) } else { Err(Failure::usage(said.join("\n"))) }
     }
 
-    fn wrong_at(&self, path: &str, expected: &str) -> String {
+    /// What was expected at a place of the file.
+    pub(crate) fn wrong_at(&self, path: &str, expected: &str) -> String {
         let span = DeTable::parse(&self.text)
             .ok()
             .and_then(|table| find(table.get_ref(), path, !expected.starts_with("unknown")).0);
@@ -141,6 +163,35 @@ impl File {
     }
 }
 
+/// No file of settings is larger; what has no end, as a device, is not read to its end.
+const MOST_BYTES: usize = 16 << 20;
+
+/// A little more than may be taken.
+fn beginning(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    std::fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Takes what begins there out of a table, or of one below it; false if there is nothing.
+fn take_out(table: &mut DeTable<'_>, span: &Range<usize>) -> bool {
+    let holds = |place: Range<usize>| place.start <= span.start && span.end <= place.end;
+    let mut found = None;
+    for (key, value) in table.iter_mut() {
+        let place = value.span();
+        if let DeValue::Table(below) = value.get_mut()
+            && take_out(below, span)
+        {
+            return true;
+        }
+        if holds(key.span()) || holds(place) {
+            found = Some(key.get_ref().to_string());
+        }
+    }
+    found.is_some_and(|name| table.remove(name.as_str()).is_some())
+}
+
 /// Whether a line is not shown, as it may be read by others than the file: a token, a password in a URL.
 fn may_hold_a_secret(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
@@ -152,7 +203,10 @@ fn in_plain_words(message: &str) -> String {
     let types = [
         ("expected usize", "expected a whole number"),
         ("expected u64", "expected a whole number"),
+        ("expected u32", "expected a whole number"),
+        ("expected i32", "expected a whole number"),
         ("expected f64", "expected a number"),
+        ("expected a sequence", "expected a list"),
         ("expected a string", "expected a text in quotes"),
         ("expected a boolean", "expected true or false"),
     ];
@@ -197,22 +251,26 @@ fn task(name: &str, value: &toml::Value, default_agent: Option<&AgentId>) -> Res
     let Some(fields) = json.as_object_mut() else {
         return Err(Invalid::one("", "a table with the fields of a task"));
     };
-    let named = fields.entry("task_id").or_insert_with(|| Value::from(name));
-    if named != name {
-        return Err(Invalid::one("task_id", format!("{name:?}, the name of the table; leave it out")));
+    let mut wrong = Vec::new();
+    let named = fields.insert("task_id".to_owned(), Value::from(name));
+    if named.is_some_and(|named| named != name) {
+        wrong = Invalid::one("task_id", format!("{name:?}, the name of the table; leave it out")).problems;
     }
     let says_enabled = fields.contains_key("enabled");
-    if !fields.contains_key("agent_id") && default_agent.is_none() {
-        return Err(Invalid::one(
-            "agent_id",
-            "the agent that executes the task, as there is not exactly one",
-        ));
-    }
+    let names_none = !fields.contains_key("agent_id");
     let spec = match default_agent {
-        Some(agent) => TaskSpec::parse_for(&json.to_string(), agent)?,
-        None => TaskSpec::from_value(&json)?,
+        Some(agent) => TaskSpec::parse_for(&json.to_string(), agent),
+        None => TaskSpec::from_value(&json),
     };
-    Ok(FileTask { spec, says_enabled })
+    match spec {
+        Ok(spec) if wrong.is_empty() => return Ok(FileTask { spec, says_enabled }),
+        Ok(_) => {}
+        Err(invalid) => wrong.extend(invalid.problems),
+    }
+    for problem in wrong.iter_mut().filter(|problem| names_none && problem.field == "agent_id") {
+        problem.expected = "the agent that executes the task, as there is not exactly one".to_owned();
+    }
+    Err(Invalid { problems: wrong })
 }
 
 /// The same as JSON, in which tasks come over HTTP: one set of rules for both.

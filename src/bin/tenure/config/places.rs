@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "mongodb"))]
 use super::values::Secret;
 
 /// The stores that can be named, each with whether this build has it.
@@ -14,7 +14,7 @@ const STORES: [(&str, bool); 5] = [
     ("sqlite", true),
     ("postgres", cfg!(feature = "postgres")),
     ("redis", cfg!(feature = "redis")),
-    ("mongodb", false),
+    ("mongodb", cfg!(feature = "mongodb")),
 ];
 
 /// Which store keeps the records.
@@ -31,6 +31,9 @@ pub(crate) enum StoreUrl {
     /// In a Redis server.
     #[cfg(feature = "redis")]
     Redis(Secret),
+    /// In a MongoDB server.
+    #[cfg(feature = "mongodb")]
+    Mongo(Secret),
 }
 
 impl FromStr for StoreUrl {
@@ -63,6 +66,13 @@ impl FromStr for StoreUrl {
             "redis" if rest.starts_with("//") && rest.len() > 2 => Ok(Self::Redis(Secret::new(url))),
             #[cfg(feature = "redis")]
             "redis" => Err("\"redis://user:password@host:port/0\", found another form".to_owned()),
+            #[cfg(feature = "mongodb")]
+            "mongodb" => match tenure::store::MongoOptions::parse(url) {
+                Ok(_) => Ok(Self::Mongo(Secret::new(url))),
+                Err(_) => {
+                    Err("\"mongodb://user:password@host:port/database\", found another form".to_owned())
+                }
+            },
             _ => Err(absent(scheme, url)),
         }
     }
@@ -89,7 +99,9 @@ fn absent(scheme: &str, url: &str) -> String {
     };
     if STORES.iter().any(|(known, _)| *known == name) {
         let why = match (name, scheme) {
-            ("mongodb", _) => "mongodb is not built in".to_owned(),
+            (_, "mongodb+srv") if cfg!(feature = "mongodb") => {
+                "\"mongodb+srv://\" is not built in; name the hosts in \"mongodb://\"".to_owned()
+            }
             (_, "rediss") if cfg!(feature = "redis") => {
                 "\"rediss://\" needs TLS, which is not built in; use \"redis://\" within a network that you trust"
                     .to_owned()
@@ -110,7 +122,7 @@ fn without_secret(url: &str) -> String {
 }
 
 /// The URL of a server without its secrets: of the query, only the schema is shown.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "mongodb"))]
 fn masked(url: &str) -> String {
     let shown = without_secret(url);
     let Some((address, query)) = shown.split_once('?') else { return shown };
@@ -138,6 +150,8 @@ impl fmt::Display for StoreUrl {
             Self::Postgres(url) => f.write_str(&masked(url.reveal())),
             #[cfg(feature = "redis")]
             Self::Redis(url) => f.write_str(&masked(url.reveal())),
+            #[cfg(feature = "mongodb")]
+            Self::Mongo(url) => f.write_str(&masked(url.reveal())),
         }
     }
 }
@@ -154,18 +168,31 @@ pub(crate) const KNOWN_NAMES: [&str; 4] = [
 pub(crate) fn by_known_names(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Option<(&'static str, Result<StoreUrl, String>)> {
-    let [kind, url, uri, _] = KNOWN_NAMES;
+    let [kind, url, uri, database] = KNOWN_NAMES;
     let given = variable(kind)?;
     let address = [url, uri].into_iter().find_map(|name| Some((name, variable(name)?)));
     Some(match (given.as_str(), address) {
         ("memory", _) => (kind, Ok(StoreUrl::Memory)),
-        ("sql" | "sqlite" | "redis" | "mongodb", Some((name, url))) => (name, url.parse()),
-        ("sql" | "sqlite" | "redis", None) => {
+        ("mongodb", Some((name, url))) => (name, with_database(&url, variable(database)).parse()),
+        ("sql" | "sqlite" | "redis", Some((name, url))) => (name, url.parse()),
+        ("mongodb", None) if !cfg!(feature = "mongodb") => (kind, Err(absent(&given, &given))),
+        ("sql" | "sqlite" | "redis" | "mongodb", None) => {
             (url, Err(format!("the store's URL, because {kind} is {given:?}")))
         }
-        ("mongodb", None) => (kind, Err(absent(&given, &given))),
         _ => (kind, Err(format!("\"memory\", \"sql\", \"redis\" or \"mongodb\", found {given:?}"))),
     })
+}
+
+/// The address with the database that is named beside it, if it names none itself.
+fn with_database(url: &str, database: Option<String>) -> String {
+    let Some(database) = database else { return url.to_owned() };
+    let (address, query) = url.split_once('?').map_or((url, None), |(address, query)| (address, Some(query)));
+    let path = address.find("://").and_then(|at| address[at + 3..].split_once('/'));
+    if path.is_some_and(|(_, path)| !path.is_empty()) {
+        return url.to_owned();
+    }
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    format!("{}/{database}{query}", address.trim_end_matches('/'))
 }
 
 /// Where the HTTP interface listens.
@@ -243,7 +270,8 @@ mod tests {
             ("postgres://u:hunter2@h/d?schema=s&password=hunter2", cfg!(feature = "postgres")),
             ("postgresql://u:hunter2@h/d", cfg!(feature = "postgres")),
             ("redis://u:hunter2@h:1/0", cfg!(feature = "redis")),
-            ("mongodb://u:hunter2@h/d", false),
+            ("mongodb://u:hunter2@h/d?x=hunter2", cfg!(feature = "mongodb")),
+            ("mongodb+srv://u:hunter2@h/d", false),
         ] {
             let shown = store(url);
             assert_eq!(shown.is_ok(), is_here, "{shown:?}");
@@ -252,6 +280,7 @@ mod tests {
             assert!(is_here || shown.contains("built"), "{shown}");
         }
         assert!(!store("postgres://u:hunter2@h:x/d").unwrap_err().contains("hunter2"));
+        assert!(!store("mongodb://u:hunter2@h").unwrap_err().contains("hunter2"));
         assert!(!store("oracle://u:hunter2@h/d").unwrap_err().contains("hunter2"));
     }
 
@@ -272,6 +301,10 @@ mod tests {
             Some((url, Ok(StoreUrl::Sqlite("x.db".into()))))
         );
         assert_eq!(ask(&[(kind, "memory")]), Some((kind, Ok(StoreUrl::Memory))));
+        let with = |url: &str| with_database(url, Some("d".to_owned()));
+        assert_eq!(with("mongodb://h"), "mongodb://h/d");
+        assert_eq!(with("mongodb://h/?x=1"), "mongodb://h/d?x=1");
+        assert_eq!(with("mongodb://h/own?x=1"), "mongodb://h/own?x=1");
         for asked in [
             ask(&[(kind, "sql")]),
             ask(&[(kind, "mongodb"), (uri, "mongodb://localhost")]),

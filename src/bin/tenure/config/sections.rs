@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use tenure::http::HttpOptions;
+use tenure::http::{HttpOptions, OwnershipOptions};
+use tenure::model::Seconds;
+use tenure::ownership::Retention;
 use tenure::{Settings, WorkspaceFolder};
 
 use super::places::{Listen, StoreUrl};
@@ -14,6 +16,7 @@ use super::values::{Length, LogFormat, Secret, Sync};
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
     pub(crate) server: ServerSection,
+    pub(crate) ownership: OwnershipSection,
     pub(crate) store: StoreSection,
     pub(crate) worker: WorkerSection,
     pub(crate) workspace: WorkspaceSection,
@@ -60,6 +63,49 @@ impl Default for ServerSection {
             max_wait: Length(library.max_wait),
             max_streams: library.max_streams,
             max_connections: library.max_connections,
+        }
+    }
+}
+
+/// `[ownership]`: hosts in other languages that keep here who owns what.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct OwnershipSection {
+    pub(crate) serve: bool,
+    pub(crate) namespace: Option<String>,
+    pub(crate) lease: Option<Length>,
+    pub(crate) max_outcome_bytes: usize,
+    pub(crate) retain_acknowledged: Length,
+    pub(crate) retain_unacknowledged: Length,
+    pub(crate) retain_sessions: Length,
+}
+
+impl Default for OwnershipSection {
+    fn default() -> Self {
+        let retain = Settings::default().retain_owned;
+        Self {
+            serve: true,
+            namespace: None,
+            lease: None,
+            max_outcome_bytes: OwnershipOptions::default().max_outcome_bytes,
+            retain_acknowledged: Length(retain.acknowledged.duration()),
+            retain_unacknowledged: Length(retain.unacknowledged.duration()),
+            retain_sessions: Length(retain.sessions.duration()),
+        }
+    }
+}
+
+impl OwnershipSection {
+    /// How long what is over is kept.
+    fn retention(&self) -> Retention {
+        let seconds = |length: Length| {
+            Seconds::from_ms(u64::try_from(length.0.as_millis()).unwrap_or(u64::MAX)).min(Seconds::MAX)
+        };
+        Retention {
+            acknowledged: seconds(self.retain_acknowledged),
+            unacknowledged: seconds(self.retain_unacknowledged),
+            sessions: seconds(self.retain_sessions),
+            ..Retention::default()
         }
     }
 }
@@ -176,6 +222,7 @@ impl Config {
             result_limit: worker.max_result_bytes,
             retain_for: store.retain_for.0,
             retain_runs: store.retain_runs,
+            retain_owned: self.ownership.retention(),
             prune_every: store.prune_every.0,
             workspace: Some(self.workspace_folder()),
             workspace_shared: self.workspace.shared,

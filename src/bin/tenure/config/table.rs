@@ -105,9 +105,23 @@ pub(crate) const TABLE: &[Setting] = &[
     setting!(server.max_wait, "TENURE_MAX_WAIT", "LENGTH", "The longest that a request waits for a run."),
     setting!(server.max_streams, "TENURE_MAX_STREAMS", "N", "How many event streams may be open at once."),
     setting!(server.max_connections, "TENURE_MAX_CONNECTIONS", "N", "How many connections may be open at once."),
+    setting!(ownership.serve, "TENURE_OWNERSHIP", "BOOL",
+        "Whether hosts in other languages are served below `/ownership`: who owns what they execute."),
+    setting!(opt ownership.namespace, "TENURE_OWNERSHIP_NAMESPACE", "NAME",
+        "The only namespace that is served there. If nothing is said: all are."),
+    setting!(opt ownership.lease, "TENURE_OWNERSHIP_LEASE", "LENGTH",
+        "How long a lease is that names no length. If nothing is said: `worker.lease`. The grace is `worker.grace`."),
+    setting!(ownership.max_outcome_bytes, "TENURE_OWNERSHIP_MAX_OUTCOME_BYTES", "BYTES",
+        "The largest outcome of owned work, with its snapshot."),
+    setting!(ownership.retain_acknowledged, "TENURE_OWNERSHIP_RETAIN_ACKNOWLEDGED", "LENGTH",
+        "How long outcomes of owned work are kept after somebody acknowledged them."),
+    setting!(ownership.retain_unacknowledged, "TENURE_OWNERSHIP_RETAIN_UNACKNOWLEDGED", "LENGTH",
+        "How long outcomes are kept that nobody acknowledged, and tasks that stay lost."),
+    setting!(ownership.retain_sessions, "TENURE_OWNERSHIP_RETAIN_SESSIONS", "LENGTH",
+        "How long a session is remembered after its last task is gone."),
     setting!(store.url, "TENURE_STORE", "URL",
-        "Where records are kept: `memory:`, `sqlite:PATH`, `postgres://...` or `redis://...`. The folder of a \
-         file is made.")
+        "Where records are kept: `memory:`, `sqlite:PATH`, `postgres://...`, `redis://...` or \
+         `mongodb://...`. The folder of a file is made.")
         .flag("store").everywhere().restart(),
     setting!(store.synchronous, "TENURE_SYNCHRONOUS", "full|normal",
         "What an answered write survives: a loss of power, or the end of the program.").restart(),

@@ -143,7 +143,7 @@ impl<'a> Watch<'a> {
         let request = CancelRequest {
             mode,
             reason: told.name().into(),
-            requested_by: "tenure run".into(),
+            requested_by: crate::who::this_user().into(),
             force_after: Some(patience),
         };
         self.tenure.cancel_run(&self.run.run_id, &request).await?;

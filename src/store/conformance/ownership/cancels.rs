@@ -1,6 +1,7 @@
 //! Group X: cancelling.
 
 use super::*;
+use crate::ownership::{Release, WithParent};
 use crate::store::conformance::list;
 
 list! {
@@ -11,7 +12,11 @@ list! {
     own_x7_the_first_reason_is_kept,
     own_x8_a_cancel_of_one_run_does_not_meet_the_next,
     own_x9_a_dead_owners_task_is_cancelled_not_lost,
+    own_x11_what_a_cancelled_task_started_goes_by_its_policy,
+    own_x11_a_child_that_begins_while_its_parent_is_cancelled_is_met,
     own_i11_a_cancel_meets_only_what_was_there,
+    own_i4_a_terminal_run_never_changes,
+    own_i9_after_a_release_nothing_of_before_becomes_authoritative,
 }
 
 async fn own_x1_a_cancel_is_visible_at_once_and_meets_no_sibling(f: Fixture) {
@@ -120,4 +125,113 @@ async fn own_i11_a_cancel_meets_only_what_was_there(f: Fixture) {
     for held in [&other, &later] {
         assert!(matches!(o.renew(held).await, Renewed::Renewed { cancel: None, .. }));
     }
+}
+
+impl Own {
+    async fn child(&self, task: u64, parent: u64, with_parent: WithParent) -> Held {
+        let ask = Acquire { parent: Some(parent), with_parent, ..self.ask(A, key(task)) };
+        granted(self.acquire(&ask).await)
+    }
+}
+
+/// Whether somebody wants it stopped, or how it ended.
+fn asked(state: &TaskState) -> &'static str {
+    match state {
+        TaskState::Running { cancel: Some(_), .. } => "asked",
+        state => word(state),
+    }
+}
+
+async fn own_x11_what_a_cancelled_task_started_goes_by_its_policy(f: Fixture) {
+    let o = Own::on(f);
+    for (mode, ends) in [
+        (CancelMode::Cooperative, ["asked", "asked", "asked", "running", "asked", "running"]),
+        (CancelMode::Force, ["cancelled", "cancelled", "asked", "running", "cancelled", "running"]),
+    ] {
+        let first = if mode == CancelMode::Force { 10 } else { 1 };
+        let parent = o.start(A, first).await;
+        o.child(first + 1, first, WithParent::Cancel).await;
+        o.child(first + 2, first, WithParent::Request).await;
+        o.child(first + 3, first, WithParent::Abandon).await;
+        // And what a child has started, by the policy of that.
+        o.child(first + 4, first + 1, WithParent::Cancel).await;
+        o.start(A, first + 5).await;
+        let answer = o.cancel(CancelScope::Task(parent.key.clone()), mode).await;
+        assert_eq!(answer, CancelAnswer::Requested { runs: 4 });
+        let mut seen = Vec::new();
+        for task in first..first + 6 {
+            seen.push(asked(&o.state(task).await));
+        }
+        assert_eq!(seen, ends, "{mode:?}");
+    }
+    // A child begins under a run that runs: neither under none, nor under one that is to stop.
+    for parent in [1, 99] {
+        let late = Acquire { parent: Some(parent), ..o.ask(A, key(40)) };
+        let answer = o.acquire(&late).await;
+        assert!(matches!(&answer, Acquired::Conflict { actual } if actual.key == key(parent)), "{answer:?}");
+    }
+}
+
+async fn own_x11_a_child_that_begins_while_its_parent_is_cancelled_is_met(f: Fixture) {
+    let o = Own::on(f);
+    for task in 1..=10 {
+        let (parent, child) = (2 * task, 2 * task + 1);
+        o.start(A, parent).await;
+        let begins = Acquire { parent: Some(parent), ..o.ask(A, key(child)) };
+        let scope = CancelScope::Task(key(parent));
+        let (begun, _) = tokio::join!(o.peer.acquire(&begins), o.cancel(scope, CancelMode::Cooperative));
+        match begun.unwrap() {
+            Acquired::Acquired(_) => assert_eq!(asked(&o.state(child).await), "asked"),
+            Acquired::Conflict { actual } => assert_eq!(actual.key, key(parent)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn own_i4_a_terminal_run_never_changes(f: Fixture) {
+    let o = Own::on(f);
+    let held = o.start(A, 1).await;
+    o.publish(&held, "found").await;
+    let run_id = key(1).run_id(1).unwrap();
+    let before = o.f.read(&run_id).await;
+    o.publish(&held, "something else").await;
+    o.own.publish(&held, Outcome::failed("exception", "it broke")).await.unwrap();
+    assert!(matches!(o.renew(&held).await, Renewed::Fenced { .. }));
+    assert!(matches!(o.reinstate(&held).await, Regranted::Fenced { .. }));
+    assert!(matches!(o.own.hand_over(&held, owner(B), TTL).await.unwrap(), Regranted::Fenced { .. }));
+    o.f.later(TTL.duration() + GRACE);
+    assert!(matches!(o.declare(&held).await, DeclaredLost::Changed { .. }));
+    for scope in [CancelScope::Task(key(1)), CancelScope::Session(session("s"))] {
+        o.cancel(scope, CancelMode::Force).await;
+    }
+    granted(o.again(B, 1, Expected::TerminalRun(1)).await);
+    let wait = Seconds::default();
+    o.own.release_session(&session("s"), Release::Cancel { wait }).await.unwrap();
+    assert_eq!(o.f.read(&run_id).await, before);
+}
+
+async fn own_i9_after_a_release_nothing_of_before_becomes_authoritative(f: Fixture) {
+    let o = Own::on(f);
+    let s = session("s");
+    let (held, lost) = (o.start(A, 1).await, o.start(A, 2).await);
+    o.lose(&lost).await;
+    o.renew(&held).await;
+    let given_out = o.own.next_task_id(&s).await.unwrap();
+    let seen = Some(o.own.revision(&s).await.unwrap());
+    let wait = Seconds::default();
+    o.own.release_session(&s, Release::Cancel { wait }).await.unwrap();
+    assert!(matches!(o.renew(&held).await, Renewed::Fenced { .. }));
+    assert!(matches!(o.reinstate(&lost).await, Regranted::Fenced { .. }));
+    assert!(matches!(o.own.hand_over(&held, owner(B), TTL).await.unwrap(), Regranted::Fenced { .. }));
+    let starts = [
+        o.ask(A, key(given_out)),
+        Acquire { revision: seen, ..o.ask(A, key(9)) },
+        Acquire { revision: seen, expect: Expected::TerminalRun(1), ..o.ask(A, key(1)) },
+    ];
+    for start in starts {
+        let answer = o.acquire(&start).await;
+        assert!(matches!(answer, Acquired::SessionReleased { .. }), "{answer:?}");
+    }
+    let now = o.own.inspect_session(&s).await.unwrap();
+    assert!(now.tasks.iter().all(|task| !task.state.is_live()), "{now:?}");
 }

@@ -3,7 +3,9 @@
 use futures_util::future::join_all;
 
 use super::*;
+use crate::model::Payload;
 use crate::rules::{self, Moment};
+use crate::store::RunFilter;
 use crate::store::conformance::list;
 
 list! {
@@ -12,6 +14,7 @@ list! {
     own_l3_a_superseded_token_renews_nothing,
     own_l4_an_expired_lease_is_renewed,
     own_l5_an_expiry_never_moves_back,
+    own_l7_a_clock_that_steps_by_a_day_and_back_changes_no_verdict,
     own_l8_a_clock_that_jumps_loses_nobody_who_lives,
     own_l9_who_was_paused_too_long_is_fenced,
     own_l10_who_was_paused_unseen_goes_on,
@@ -27,6 +30,9 @@ list! {
     own_v8_a_housekeeper_that_boots_waits_for_lease_and_grace,
     own_i6_a_verdict_holds_only_for_the_grant_that_was_seen,
     own_i3_no_superseded_token_succeeds_at_anything,
+    own_i5_whoever_looks_sees_a_lease_or_an_end,
+    own_i7_clocks_say_how_soon_and_never_whether,
+    own_v2_a_task_that_left_where_it_was_is_taken_on_at_once,
 }
 
 async fn own_l1_of_two_who_start_one_task_one_owns_it(f: Fixture) {
@@ -79,6 +85,22 @@ async fn own_l5_an_expiry_never_moves_back(f: Fixture) {
     let held = o.start(A, 1).await;
     let short = o.own.renew(owner(A), &[held], Seconds::new(1)).await.unwrap().remove(0);
     assert!(matches!(short, Renewed::Renewed { ttl_left, .. } if ttl_left == TTL), "{short:?}");
+}
+
+async fn own_l7_a_clock_that_steps_by_a_day_and_back_changes_no_verdict(f: Fixture) {
+    let o = Own::on(f);
+    let held = o.start(A, 1).await;
+    let (start, day) = (o.f.now().await, Duration::from_secs(86_400));
+    o.f.clock.set(start.minus(day));
+    assert_eq!(word(&o.state(1).await), "running");
+    assert!(matches!(o.renew(&held).await, Renewed::Renewed { .. }));
+    assert!(matches!(o.declare(&held).await, DeclaredLost::Changed { .. }));
+    o.f.clock.set(start.plus(day));
+    assert!(matches!(o.renew(&held).await, Renewed::Renewed { .. }), "who renews within the grace is alive");
+    o.f.clock.set(start);
+    assert!(matches!(o.declare(&held).await, DeclaredLost::Changed { .. }));
+    assert_eq!(o.publish(&held, "found").await, Published::Committed);
+    assert!(!o.finished(1).await.recovered);
 }
 
 async fn own_l8_a_clock_that_jumps_loses_nobody_who_lives(f: Fixture) {
@@ -305,4 +327,68 @@ async fn own_i3_no_superseded_token_succeeds_at_anything(f: Fixture) {
     let moment = Moment { now: o.f.now().await, stamp: draw() };
     assert!(rules::supersede(&run, &run.run_id, moment).is_err(), "what runs is not superseded");
     assert_eq!(o.publish(&third, "found").await, Published::Committed);
+}
+
+async fn own_i5_whoever_looks_sees_a_lease_or_an_end(f: Fixture) {
+    let o = Own::on(f);
+    let sees = async |task: u64, expected: &str| {
+        let run = o.f.list(RunFilter { owned: Some(true), ..RunFilter::default() }).await;
+        for run in run.iter().filter(|run| run.status != RunStatus::Lost) {
+            assert_ne!(run.lease.is_some(), run.status.is_terminal(), "{run:?}");
+        }
+        for own in [&o.own, &o.peer] {
+            assert_eq!(word(&own.inspect(&key(task)).await.unwrap().state), expected);
+        }
+    };
+    let held = o.start(A, 1).await;
+    sees(1, "running").await;
+    o.f.later(TTL.duration());
+    sees(1, "suspect").await;
+    o.renew(&held).await;
+    sees(1, "running").await;
+    o.publish(&held, "found").await;
+    sees(1, "completed").await;
+    let next = granted(o.again(B, 1, Expected::TerminalRun(1)).await);
+    sees(1, "running").await;
+    o.lose(&next).await;
+    sees(1, "lost").await;
+    let Regranted::Acquired(back) = o.reinstate(&next).await else { panic!("nobody succeeded it") };
+    sees(1, "running").await;
+    o.publish(&back, "more").await;
+    sees(1, "recovered").await;
+}
+
+async fn own_i7_clocks_say_how_soon_and_never_whether(f: Fixture) {
+    let o = Own::on(f);
+    let start = o.f.now().await;
+    let hour = Duration::from_secs(3600);
+    // The same steps on clocks that stand, run ahead and run behind: each task comes to the same end.
+    for (round, clock) in [start, start.plus(hour), start.minus(hour)].into_iter().enumerate() {
+        o.f.clock.set(clock);
+        let first = 3 * round as u64;
+        let all = [o.start(A, first + 1).await, o.start(A, first + 2).await, o.start(A, first + 3).await];
+        o.f.later(TTL.duration() + GRACE);
+        o.renew(&all[0]).await;
+        for held in &all {
+            o.declare(held).await;
+        }
+        o.publish(&all[0], "found").await;
+        o.reinstate(&all[1]).await;
+        let ends = [o.state(first + 1).await, o.state(first + 2).await, o.state(first + 3).await];
+        assert_eq!(ends.each_ref().map(word), ["completed", "running", "lost"], "round {round}");
+    }
+}
+
+async fn own_v2_a_task_that_left_where_it_was_is_taken_on_at_once(f: Fixture) {
+    let o = Own::on(f);
+    let held = o.start(A, 1).await;
+    // Its host has no more time: it says where the work is, and lets go of its lease.
+    let interrupted = Outcome::failed("interrupted", "shut down").with_snapshot(Payload::text("page 7"));
+    assert_eq!(o.own.publish(&held, interrupted).await.unwrap(), Published::Committed);
+    let left = o.finished(1).await;
+    assert!(left.is_retryable());
+    let next = granted(o.again(B, 1, Expected::TerminalRun(1)).await);
+    assert_eq!((next.run, left.snapshot), (2, Some(Payload::text("page 7"))), "no lease was waited for");
+    assert!(matches!(o.publish(&held, "late").await, Published::Fenced { .. }));
+    assert_eq!(o.publish(&next, "found").await, Published::Committed);
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::error::Error;
 use crate::model::Payload;
-use crate::ownership::{Acknowledgement, Blobs, End, Forgotten, Release, Retention};
+use crate::ownership::{Acknowledgement, Blobs, Declared, End, Forgotten, Release, Retention};
 use crate::store::conformance::list;
 use crate::store::{PageRequest, RunFilter};
 
@@ -268,6 +268,8 @@ async fn own_p15_another_namespace_does_not_exist(f: Fixture) {
     not_found(x.next_task_id(&s).await.err());
     not_found(x.forget(&key(1)).await.err());
     not_found(x.ack(&key(1), 1, "x").await.err());
+    let told = Declared { namespace: "test".into(), source: "researcher".into(), lease: TTL, grace: TTL };
+    not_found(x.register("web", &told, true).await.err());
     o.f.later(1000 * HOUR);
     assert_eq!(x.reap(KEPT).await.unwrap().tasks, 0);
     assert_eq!(o.publish(&held, "found").await, Published::Committed);

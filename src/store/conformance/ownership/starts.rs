@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 
 use super::*;
 use crate::error::Error;
-use crate::model::{TaskId, TaskSpec};
-use crate::ownership::IdempotencyKey;
+use crate::model::{TaskId, TaskSpec, Token};
+use crate::ownership::{Declared, IdempotencyKey, Registered};
 use crate::store::conformance::list;
 use crate::store::{Decision, RefusedKind, RunFilter, StoreError, TaskChange, TaskWrite};
 
@@ -21,6 +21,8 @@ list! {
     own_s6_7_a_start_that_saw_an_earlier_session_is_refused,
     own_f2_a_session_that_cannot_be_read_is_an_error,
     own_v5_what_a_newer_version_wrote_is_kept,
+    own_v9_a_replica_that_was_told_otherwise_hears_of_it,
+    what_is_shown_may_be_any_number,
     what_cannot_be_taken_is_named,
 }
 
@@ -225,4 +227,60 @@ async fn what_cannot_be_taken_is_named(f: Fixture) {
     let nameless = Outcome { error: None, ..Outcome::failed("exception", "x") };
     assert!(matches!(o.own.publish(&held, nameless).await, Err(Error::Invalid(_))));
     assert!(matches!(o.own.ack(&key(1), 1, "a b").await, Err(Error::Invalid(_))));
+}
+
+async fn own_v9_a_replica_that_was_told_otherwise_hears_of_it(f: Fixture) {
+    let o = Own::on(f);
+    let told = Declared { namespace: "test".into(), source: "assistant".into(), lease: TTL, grace: TTL };
+    let first = tokio::join!(o.own.register("web", &told, false), o.peer.register("web", &told, false));
+    let answers = [first.0.unwrap(), first.1.unwrap()];
+    let both = answers.contains(&Registered::First) && answers.contains(&Registered::Same);
+    assert!(both, "one says what it is: {answers:?}");
+    for (field, other) in [
+        ("namespace", Declared { namespace: "staging".into(), ..told.clone() }),
+        ("source", Declared { source: "other".into(), ..told.clone() }),
+        ("lease", Declared { lease: Seconds::new(1), ..told.clone() }),
+        ("grace", Declared { grace: Seconds::new(1), ..told.clone() }),
+    ] {
+        let answer = o.peer.register("web", &other, false).await.unwrap();
+        assert_eq!(answer, Registered::Mismatch { before: told.clone(), fields: vec![field.into()] });
+    }
+    let longer = Declared { lease: Seconds::new(60), ..told.clone() };
+    // Another host on the same store is none of its replicas.
+    assert_eq!(o.own.register("worker", &longer, false).await.unwrap(), Registered::First);
+    assert_eq!(o.own.register("web", &longer, true).await.unwrap(), Registered::Replaced);
+    assert_eq!(o.peer.register("web", &longer, false).await.unwrap(), Registered::Same);
+    let late = o.peer.register("web", &told, false).await.unwrap();
+    assert!(matches!(late, Registered::Mismatch { .. }), "{late:?}");
+    // It is no session, and nobody takes it for one.
+    o.own.reap(Default::default()).await.unwrap();
+    assert_eq!(o.own.register("web", &longer, false).await.unwrap(), Registered::Same);
+    assert!(matches!(o.own.register("", &told, false).await, Err(Error::Invalid(_))));
+}
+
+async fn what_is_shown_may_be_any_number(f: Fixture) {
+    let o = Own::on(f);
+    o.start(A, 1).await;
+    let most = Token { fence: u64::MAX, nonce: u64::MAX };
+    for (task, run) in [(1, 1), (1, u32::MAX), (u64::MAX, 1), (0, 0)] {
+        let held = Held { key: key(task), run, token: most };
+        assert!(!matches!(o.renew(&held).await, Renewed::Renewed { .. }));
+        assert!(matches!(o.publish(&held, "x").await, Published::Fenced { .. }));
+        assert!(matches!(o.reinstate(&held).await, Regranted::Fenced { .. }));
+        let handed = o.own.hand_over(&held, owner(B), TTL).await.unwrap();
+        assert!(matches!(handed, Regranted::Fenced { .. }));
+        assert!(matches!(o.declare(&held).await, DeclaredLost::Changed { .. }));
+        o.own.ack(&held.key, run, "chat").await.unwrap();
+    }
+    let odd = Acquire { revision: Some(u64::MAX), idempotency: keyed(u64::MAX), ..o.ask(A, key(2)) };
+    assert!(matches!(o.acquire(&odd).await, Acquired::SessionReleased { .. }));
+    let keyed = Acquire { idempotency: keyed(u64::MAX), ..o.ask(A, key(2)) };
+    let held = granted(o.acquire(&keyed).await);
+    assert_eq!(granted(o.acquire(&keyed).await), held, "a digest is kept bit for bit");
+    for supersedes in [u64::MAX, 0] {
+        let answer = o.acquire(&Acquire { supersedes: Some(supersedes), ..o.ask(A, key(3)) }).await;
+        assert!(matches!(answer, Acquired::Conflict { .. }), "{answer:?}");
+    }
+    assert_eq!(word(&o.state(1).await), "running");
+    o.f.sound().await;
 }

@@ -29,7 +29,7 @@ pub(super) async fn look(loaded: &Loaded, found: &mut Vec<Finding>) {
             return found.push(Finding::warn("store", message).hint(hint));
         }
         StoreUrl::Sqlite(path) => path,
-        #[cfg(any(feature = "postgres", feature = "redis"))]
+        #[cfg(any(feature = "postgres", feature = "redis", feature = "mongodb"))]
         _ => return open(loaded, found).await,
     };
     if !path.exists() {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::RunId;
 use crate::store::Hint;
 
-/// The server takes less than 8,000 bytes.
+/// PostgreSQL takes less than 8,000 bytes.
 const MOST_BYTES: usize = 7000;
 
 /// A hint as it travels.

@@ -12,7 +12,7 @@ use tenure::model::{
 };
 use tenure::store::{
     Agenda, Answer, Between, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page,
-    PageRequest, PruneRequest, Pruned, Refusal, RenewRequest, Renewal, RunFilter, SqliteStore, Store,
+    PageRequest, PruneRequest, Pruned, Refusal, RenewRequest, Renewal, RunFilter, Store,
 };
 use tokio::sync::{broadcast, oneshot};
 
@@ -21,13 +21,42 @@ use crate::wire::{At, Point, Told, Window, line};
 /// Where a worker waits for words of the stage.
 pub(crate) struct Gate {
     windows: Vec<Window>,
+    /// Where it waits, once, if it waits only where it was told to.
+    told: Option<Mutex<Option<(Window, Point)>>>,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
 }
 
 impl Gate {
-    pub(crate) fn new(windows: Vec<Window>) -> Self {
-        Self { windows, next: AtomicU64::new(0), waiting: Mutex::default() }
+    pub(crate) fn new(windows: Vec<Window>, waits_when_told: bool) -> Self {
+        let told = waits_when_told.then(Mutex::default);
+        Self { windows, told, next: AtomicU64::new(0), waiting: Mutex::default() }
+    }
+
+    /// It waits there the next time.
+    pub(crate) fn wait_at(&self, place: Option<(Window, Point)>) {
+        if let Some(told) = &self.told {
+            *told.lock() = place;
+        }
+    }
+
+    /// Whether it waits there now. Who was told to waits once, and not where there is nothing to lose.
+    fn waits(&self, at: &At) -> bool {
+        let Some(told) = &self.told else { return self.windows.contains(&at.window) };
+        let mut told = told.lock();
+        let there = *told == Some((at.window, at.point));
+        let waits = there && (at.point == Point::Before || at.many > 0);
+        if waits {
+            *told = None;
+        }
+        waits
+    }
+
+    /// Tells what the store refused, where nobody is asked for a word about it.
+    fn tell_refused(&self, at: &At) {
+        if self.told.is_some() && !at.refused.is_empty() {
+            say(&Told::Refused { window: at.window, refused: at.refused.clone() });
+        }
     }
 
     pub(crate) fn go(&self, id: u64) {
@@ -38,7 +67,8 @@ impl Gate {
     }
 
     fn stop_at(&self, at: At) -> Option<oneshot::Receiver<()>> {
-        if !self.windows.contains(&at.window) {
+        self.tell_refused(&at);
+        if !self.waits(&at) {
             return None;
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -54,12 +84,13 @@ impl Gate {
         }
     }
 
-    /// As the writer of the store does, within its transaction.
+    /// As the writer of the store does, within its transaction, and who waits for its disk.
     pub(crate) fn look(&self, between: Between) {
         let (window, point) = match between {
             Between::RunAndAttempt(kind) => (window_of(kind), Point::BeforeAttempt),
             Between::AttemptAndEvent(kind) => (window_of(kind), Point::BeforeEvent),
             Between::RenewalAndCommit => (Some(Window::Renew), Point::BeforeEvent),
+            Between::CommitAndDisk => (Some(Window::Disk), Point::Before),
         };
         let at = window.map(|window| At { window, point, many: 1, refused: Vec::new() });
         if let Some(word) = at.and_then(|at| self.stop_at(at)) {
@@ -99,7 +130,7 @@ fn window_of_commit(decisions: &[Decision]) -> Option<Window> {
 
 /// The store of a worker.
 pub(crate) struct Gated {
-    pub(crate) store: SqliteStore,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) gate: Arc<Gate>,
 }
 

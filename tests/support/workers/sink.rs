@@ -1,4 +1,5 @@
-//! What is outside: it takes an effect that shows the highest fence it has seen of the run, or a higher one.
+//! What is outside: it takes an effect that shows the highest fence it has seen of the run, or a higher one. Of two
+//! grants with one fence, which a store that lost its last writes may give out, it takes the one that came first.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -30,7 +31,8 @@ pub(crate) struct Sink {
 
 #[derive(Default)]
 struct State {
-    highest: HashMap<RunId, u64>,
+    /// The highest fence that was shown, with its nonce.
+    highest: HashMap<RunId, (u64, u64)>,
     log: Vec<Had>,
     /// Who is held, by run and fence.
     held: HashMap<(RunId, u64), TcpStream>,
@@ -89,9 +91,12 @@ fn serve(stream: &TcpStream, state: &Mutex<State>, heard: &UnboundedSender<Heard
     for text in BufReader::new(stream).lines().map_while(Result::ok) {
         let Ok(effect) = serde_json::from_str::<Effect>(&text) else { return };
         let mut state = state.lock();
-        let highest = state.highest.entry(effect.run_id.clone()).or_default();
-        let taken = effect.fence >= *highest;
-        *highest = effect.fence.max(*highest);
+        let shown = (effect.fence, effect.nonce);
+        let highest = state.highest.entry(effect.run_id.clone()).or_insert(shown);
+        let taken = shown.0 > highest.0 || shown == *highest;
+        if taken {
+            *highest = shown;
+        }
         let holds = effect.what == What::Hold;
         if holds && let Ok(stream) = stream.try_clone() {
             state.held.insert((effect.run_id.clone(), effect.fence), stream);

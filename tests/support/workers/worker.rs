@@ -1,4 +1,4 @@
-//! A worker: a host on the shared file, whose agents write to the sink of the stage.
+//! A worker: a host on the shared store, whose agents write to the sink of the stage.
 //!
 //! It ends when the stage says so, when the stage is gone, or when it is killed.
 
@@ -9,24 +9,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
-use tenure::clock::SystemClock;
+use tenure::clock::{Clock as _, SystemClock};
 use tenure::model::{CancelMode, InstanceId, RunId, RunStatus};
 use tenure::rules::CancelRequest;
-use tenure::store::{SqliteOptions, SqliteStore, Synchronous};
-use tenure::{AgentError, AgentResult, RunContext, RunRequest, Settings, Tenure};
+use tenure::{
+    AgentError, AgentResult, AuthorityError, RunContext, RunRequest, Settings, StoreHealth, Tenure,
+};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
 use crate::gate::{Gate, Gated, say};
+use crate::ground::Manner;
 use crate::wire::{Effect, Order, REFUSED, Setup, TAKEN, Told, What, line};
 
 pub(crate) fn main(setup: &str) -> ExitCode {
     // Where the system has no such signal, the end of the input does the same.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let setup: Setup = serde_json::from_str(setup).expect("a setup");
-    let gate = Arc::new(Gate::new(setup.windows.clone()));
+    let gate = Arc::new(Gate::new(setup.windows.clone(), setup.waits_when_told));
     let (orders, received) = mpsc::unbounded_channel();
     listen(Arc::clone(&gate), orders);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
@@ -40,6 +42,7 @@ fn listen(gate: Arc<Gate>, orders: mpsc::UnboundedSender<Order>) {
         for order in std::io::stdin().lock().lines().map_while(Result::ok) {
             match serde_json::from_str(&order).expect("an order") {
                 Order::Go { id } => gate.go(id),
+                Order::Wait { at } => gate.wait_at(at),
                 order => drop(orders.send(order)),
             }
         }
@@ -53,11 +56,12 @@ async fn serve(setup: Setup, gate: Arc<Gate>, mut orders: mpsc::UnboundedReceive
     for agent in &setup.agents {
         tenure.register_agent(agent, move |context| act(context, sink, instance)).expect("an agent");
     }
-    say(&Told::Ready { instance });
+    say(&Told::Ready { instance, clock: SystemClock.now() });
     while let Some(order) = orders.recv().await {
         let tenure = tenure.clone();
         match order {
-            Order::Go { .. } => {}
+            Order::Go { .. } | Order::Wait { .. } => {}
+            Order::Probe { id } => drop(tokio::spawn(async move { say(&probe(&tenure, id).await) })),
             Order::Want { id, task, query, key } => drop(tokio::spawn(async move {
                 let answer = want(&tenure, task, query, key).await.map_err(|error| error.to_string());
                 say(&Told::Answered { id, answer });
@@ -76,14 +80,13 @@ async fn serve(setup: Setup, gate: Arc<Gate>, mut orders: mpsc::UnboundedReceive
 }
 
 async fn open(setup: &Setup, gate: Arc<Gate>) -> Tenure {
-    let options = SqliteOptions {
-        // What is killed is the OS process; the disk goes on.
-        synchronous: Synchronous::Normal,
-        poll: Duration::from_millis(setup.poll_ms),
-        ..SqliteOptions::new(&setup.file, Arc::new(SystemClock))
-    };
     let looks = Arc::clone(&gate);
-    let store = SqliteStore::open_looking(options, Arc::new(move |between| looks.look(between)));
+    let manner = Manner {
+        poll: Duration::from_millis(setup.poll_ms),
+        patience: Duration::from_millis(setup.patience_ms),
+        look: Some(Arc::new(move |between| looks.look(between))),
+    };
+    let store = setup.store.open(manner).await;
     let settings = Settings {
         lease: Duration::from_millis(setup.lease_ms),
         heartbeat: Some(Duration::from_millis(setup.heartbeat_ms)),
@@ -115,6 +118,17 @@ async fn want(
     Ok((run.run_id, run.status))
 }
 
+/// As who watches hosts asks: what it says of itself, and whether its store answers now.
+async fn probe(tenure: &Tenure, id: u64) -> Told {
+    let answer = tenure.probe().await.err().map(|error| error.to_string());
+    let health = tenure.health();
+    let failing = match health.store {
+        StoreHealth::Answering => answer,
+        StoreHealth::Failing { error, .. } => Some(error),
+    };
+    Told::Probed { id, failing, unstored: health.unstored }
+}
+
 async fn cancel(tenure: &Tenure, run_id: &RunId) -> Result<(RunId, RunStatus), tenure::Error> {
     let request = CancelRequest {
         mode: CancelMode::Cooperative,
@@ -133,6 +147,7 @@ async fn act(context: RunContext, sink: SocketAddr, instance: InstanceId) -> Age
     let effect = |what| Effect {
         run_id: context.run_id().clone(),
         fence: context.fence().fence,
+        nonce: context.fence().nonce,
         attempt: context.attempt(),
         instance: Some(instance),
         what,
@@ -146,6 +161,7 @@ async fn act(context: RunContext, sink: SocketAddr, instance: InstanceId) -> Age
     match context.query() {
         "fail once" if context.attempt() == 1 => return Err(AgentError::new("exception", "the first time")),
         "fail" => return Err(AgentError::new("exception", "every time")),
+        "linger" => pause(Duration::from_millis(40)).await,
         "hold" => {
             tokio::select! {
                 held = world.have(effect(What::Hold)) => held?,
@@ -157,9 +173,25 @@ async fn act(context: RunContext, sink: SocketAddr, instance: InstanceId) -> Age
         }
         _ => {}
     }
-    context.commit(|| ()).await?;
+    firmly(&context).await?;
     world.have(effect(What::End)).await?;
     Ok("done".into())
+}
+
+async fn pause(length: Duration) {
+    let _over = tokio::time::timeout(length, std::future::pending::<()>()).await;
+}
+
+/// Asks whether the run is still its own until the store says so or not.
+async fn firmly(context: &RunContext) -> Result<(), AuthorityError> {
+    loop {
+        match context.commit(|| ()).await {
+            Err(AuthorityError::Store(error)) if error.is_transient() => {
+                pause(Duration::from_millis(100)).await
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// The same, without an await: nobody can cut it off.
@@ -172,7 +204,9 @@ fn deaf(sink: SocketAddr, effect: impl Fn(What) -> Effect) -> AgentResult {
         answers.read_line(&mut answer)?;
         Ok(answer)
     };
-    have(What::Begin)?;
+    if have(What::Begin)?.trim() != TAKEN {
+        return Err(AgentError::new("refused", "somebody else has written since"));
+    }
     have(What::Hold)?;
     // It does not heed what it is told: the store has to.
     let _heedless = have(What::End)?;

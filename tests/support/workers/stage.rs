@@ -12,11 +12,15 @@ use tenure::clock::{Clock as _, SystemClock};
 use tenure::model::{
     Event, EventKind, InstanceId, Run, RunId, RunStatus, Subject, TaskId, TaskSpec, Timestamp,
 };
-use tenure::store::{Hint, PageRequest, RunFilter, SqliteOptions, SqliteStore, Store as _, Synchronous};
+use tenure::store::faulty::Retrying;
+use tenure::store::{Hint, PageRequest, RunFilter, Store};
 use tenure::{Deletion, Settings, Tenure};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, timeout_at};
 
+use crate::ground::{Ground, Kept, Manner};
+use crate::proxy::Proxy;
+use crate::servers;
 use crate::sink::{Had, Sink};
 use crate::wire::{At, Order, Setup, Told, WORKER, What, Window, line};
 
@@ -29,8 +33,10 @@ pub(crate) enum Heard {
     Gone(usize),
     /// An effect was tried.
     Sink(Had),
-    /// Something changed in the file.
+    /// Something changed in the store.
     Changed,
+    /// Nothing of a worker reaches its server any more.
+    Frozen(usize),
 }
 
 /// What becomes of a worker that waits.
@@ -48,13 +54,21 @@ struct Worker {
     child: Child,
     orders: ChildStdin,
     instance: Option<InstanceId>,
+    clock: Option<Timestamp>,
+    /// Between it and its server, if somebody is.
+    proxy: Option<Proxy>,
 }
 
 /// The stage of one test.
 pub(crate) struct Stage {
     pub(crate) sink: Sink,
-    pub(crate) store: Arc<SqliteStore>,
+    /// Asked again when it fails and may yet answer.
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) setup: Setup,
+    /// Each worker reaches its server by way of a proxy of its own, whose tricks are drawn from this.
+    pub(crate) proxies: Option<u64>,
+    /// The clock of one worker is an hour ahead, that of the next an hour behind.
+    skewed: bool,
     heard: mpsc::UnboundedReceiver<Heard>,
     hear: mpsc::UnboundedSender<Heard>,
     hints: broadcast::Receiver<Hint>,
@@ -63,24 +77,31 @@ pub(crate) struct Stage {
     policy: Policy,
     ends: Instant,
     next: u64,
-    _folder: TempDir,
+    /// How many workers there have been.
+    started: usize,
+    _folder: Option<TempDir>,
 }
 
 /// How long a test may take. Nothing in it waits for that.
 const LIMIT: Duration = Duration::from_secs(50);
 
 impl Stage {
-    /// An empty file, with these tasks.
-    pub(crate) async fn set(tasks: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let file = folder.path().join("tenure.db");
-        let options = SqliteOptions {
-            synchronous: Synchronous::Normal,
-            poll: Duration::from_millis(20),
-            ..SqliteOptions::new(&file, Arc::new(SystemClock))
-        };
-        let store = Arc::new(SqliteStore::open(options).expect("a store"));
-        let tenure = Tenure::open(Arc::clone(&store) as _, Settings::default()).await.expect("a host");
+    /// An empty store of this kind, with these tasks.
+    pub(crate) async fn set(ground: Ground, tasks: &[&str]) -> Self {
+        let (kept, folder) = ground.fresh();
+        let mut stage = Self::on(kept, tasks).await;
+        stage.skewed = ground.skewed;
+        stage._folder = folder;
+        stage
+    }
+
+    /// This store, with these tasks.
+    pub(crate) async fn on(kept: Kept, tasks: &[&str]) -> Self {
+        let patience = Duration::from_secs(10);
+        let manner = Manner { poll: Duration::from_millis(20), patience, look: None };
+        let store = kept.open(manner).await.expect("a store");
+        let store: Arc<dyn Store> = Arc::new(Retrying::new(store));
+        let tenure = Tenure::open(Arc::clone(&store), Settings::default()).await.expect("a host");
         for task in tasks {
             tenure.put_task(TaskSpec::parse(task).expect("a task")).await.expect("a stored task");
         }
@@ -88,7 +109,7 @@ impl Stage {
         let (hear, heard) = mpsc::unbounded_channel();
         let sink = Sink::open(hear.clone());
         let setup = Setup {
-            file,
+            store: kept,
             sink: sink.address,
             agents: vec!["agent".to_owned()],
             lease_ms: 600,
@@ -97,13 +118,17 @@ impl Stage {
             poll_ms: 50,
             drain_ms: 5_000,
             concurrency: 8,
+            patience_ms: 10_000,
             windows: Vec::new(),
+            waits_when_told: false,
         };
         let hints = store.watch();
         Self {
             sink,
             store,
             setup,
+            proxies: None,
+            skewed: false,
             heard,
             hear,
             hints,
@@ -112,18 +137,24 @@ impl Stage {
             policy: Box::new(|_, _| Word::Go),
             ends: Instant::now() + LIMIT,
             next: 0,
-            _folder: folder,
+            started: 0,
+            _folder: None,
         }
     }
 
     /// Deletes a task, and lets its runs go on.
     pub(crate) async fn delete(&self, task: &str) {
-        let store = Arc::clone(&self.store) as _;
+        let store = Arc::clone(&self.store);
         let settings = Settings { sweep: Some(LIMIT), ..Settings::default() };
         let tenure = Tenure::open(store, settings).await.expect("a host");
         let task_id = TaskId::new(task).expect("an id");
         tenure.delete_task(&task_id, Deletion::Keep).await.expect("a deletion");
         tenure.shutdown().await.expect("a shutdown");
+    }
+
+    /// The test may take so long from now on.
+    pub(crate) fn allow(&mut self, limit: Duration) {
+        self.ends = Instant::now() + limit;
     }
 
     pub(crate) fn now() -> Timestamp {
@@ -145,12 +176,20 @@ impl Stage {
     /// Starts a worker, and goes on.
     pub(crate) fn start(&mut self, setup: &Setup) -> usize {
         let n = usize::try_from(self.number()).expect("a small number");
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .env(WORKER, serde_json::to_string(setup).expect("plain data"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a worker");
+        let mut setup = setup.clone();
+        let proxy = self.proxies.zip(setup.store.port());
+        let proxy = proxy.map(|(seed, port)| Proxy::before(port, seed.wrapping_add(n as u64)));
+        if let Some(proxy) = &proxy {
+            setup.store = setup.store.by_port(proxy.port);
+        }
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.env(WORKER, serde_json::to_string(&setup).expect("plain data"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        if self.skewed {
+            servers::skew::set(&mut command, if self.started.is_multiple_of(2) { "+3600" } else { "-3600" });
+        }
+        self.started += 1;
+        let mut child = command.spawn().expect("a worker");
         let (orders, told) =
             (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
         let hear = self.hear.clone();
@@ -162,7 +201,7 @@ impl Stage {
             }
             let _ = hear.send(Heard::Gone(n));
         });
-        self.workers.insert(n, Worker { child, orders, instance: None });
+        self.workers.insert(n, Worker { child, orders, instance: None, clock: None, proxy });
         n
     }
 
@@ -174,6 +213,35 @@ impl Stage {
         })
         .await;
         n
+    }
+
+    /// What stands between a worker and its server.
+    pub(crate) fn proxy(&self, n: usize) -> &Proxy {
+        self.workers[&n].proxy.as_ref().expect("a proxy")
+    }
+
+    /// So many pieces pass between a worker and its server, and then nothing; then that is heard.
+    pub(crate) fn freeze(&self, n: usize, after: usize) {
+        let hear = self.hear.clone();
+        // The stage may have been left: fine.
+        self.proxy(n).freeze(after, move || drop(hear.send(Heard::Frozen(n))));
+    }
+
+    /// What the clock of a worker's machine showed when it was ready.
+    pub(crate) fn clock(&self, n: usize) -> Option<Timestamp> {
+        self.workers.get(&n).and_then(|worker| worker.clock)
+    }
+
+    /// Those that are there, in the order in which they came.
+    pub(crate) fn workers(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = self.workers.keys().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The number of a worker's OS process.
+    pub(crate) fn id(&self, n: usize) -> u32 {
+        self.workers[&n].child.id()
     }
 
     pub(crate) fn instance(&self, n: usize) -> Option<InstanceId> {
@@ -202,7 +270,7 @@ impl Stage {
         self.signal(n, Signal::CONT);
     }
 
-    fn signal(&self, n: usize, signal: Signal) {
+    pub(crate) fn signal(&self, n: usize, signal: Signal) {
         kill_process(Pid::from_child(&self.workers[&n].child), signal).expect("a signal");
     }
 
@@ -253,6 +321,19 @@ impl Stage {
         ids.iter().map(|id| found[id].clone()).collect()
     }
 
+    /// How a worker says that it is: what it says of its store, if that is not well, and how many outcomes wait.
+    pub(crate) async fn probe(&mut self, n: usize) -> (Option<String>, usize) {
+        let id = self.number();
+        self.say(n, &Order::Probe { id });
+        self.until("a worker says how it is", |_, heard| match heard {
+            Heard::Told(_, Told::Probed { id: of, failing, unstored }) if *of == id => {
+                Some((failing.clone(), *unstored))
+            }
+            _ => None,
+        })
+        .await
+    }
+
     /// Lets those go on who are held and meet this.
     pub(crate) fn release(&mut self, meets: impl Fn(usize, &At) -> bool) {
         let (go, held) = std::mem::take(&mut self.held).into_iter().partition(|(n, _, at)| meets(*n, at));
@@ -286,9 +367,10 @@ impl Stage {
             );
         };
         match &heard {
-            Heard::Told(n, Told::Ready { instance }) => {
+            Heard::Told(n, Told::Ready { instance, clock }) => {
                 if let Some(worker) = self.workers.get_mut(n) {
                     worker.instance = Some(*instance);
+                    worker.clock = Some(*clock);
                 }
             }
             Heard::Told(n, Told::At { id, at }) => match (self.policy)(*n, at) {
@@ -370,6 +452,11 @@ impl Stage {
         }
     }
 
+    /// The next thing that happens until an instant, if something does.
+    pub(crate) async fn next_until(&mut self, then: Instant, what: &str) -> Option<Heard> {
+        timeout_at(then, self.next(what)).await.ok()
+    }
+
     /// Goes on until the store's clock has passed this. Who waits is answered; nothing else is heard meanwhile.
     pub(crate) async fn until_past(&mut self, instant: Timestamp) {
         while Self::now() <= instant {
@@ -406,7 +493,7 @@ impl Stage {
         self.events(run_id).await.into_iter().map(|event| event.event).collect()
     }
 
-    /// Every event of the file, in order.
+    /// Every event of the store, in order.
     pub(crate) async fn all_events(&self) -> Vec<Event> {
         let mut events: Vec<Event> = Vec::new();
         loop {

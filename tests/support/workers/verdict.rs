@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use tenure::model::{AttemptStatus, Event, EventKind, Run, RunId, RunStatus};
-use tenure::store::{RunFilter, Store as _};
+use tenure::rules::allowed;
+use tenure::store::RunFilter;
 
 use crate::sink::Had;
 use crate::stage::Stage;
@@ -30,6 +31,7 @@ impl Stage {
         }
         for run in &runs {
             let events = self.events(&run.run_id).await;
+            verdict.of_its_moves(run, &events);
             verdict.of_its_end(run, &events);
             verdict.of_its_numbers(run, &events);
             verdict.of_its_attempts(run, &self.store.attempts(&run.run_id).await.expect("attempts"));
@@ -51,6 +53,23 @@ impl Verdict {
         if !holds {
             self.wrong.push(format!("run {run_id}: {}", else_say()));
         }
+    }
+
+    /// It moved along the arrows (T1), and each grant has a higher fence than the one before (I2).
+    fn of_its_moves(&mut self, run: &Run, events: &[Event]) {
+        let id = &run.run_id;
+        let states: Vec<RunStatus> = events.iter().filter_map(|event| event.status).collect();
+        for pair in states.windows(2) {
+            let lawful = pair[0] == pair[1] || allowed(pair[0], pair[1]);
+            self.expect(lawful, id, || format!("it went from {} to {}", pair[0], pair[1]));
+        }
+        let grants: Vec<u64> = events
+            .iter()
+            .filter(|event| event.event == EventKind::Claimed)
+            .map(|event| event.fence)
+            .collect();
+        let rise = grants.is_sorted_by(|one, next| one < next);
+        self.expect(rise, id, || format!("it was granted under the fences {grants:?}"));
     }
 
     /// It ended once, and completed at most once.

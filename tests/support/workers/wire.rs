@@ -1,10 +1,11 @@
 //! What the stage and its workers say to each other, a line of JSON each.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tenure::model::{InstanceId, RunId, RunStatus};
+use tenure::model::{InstanceId, RunId, RunStatus, Timestamp};
+
+use crate::ground::Kept;
 
 /// The variable that makes this binary a worker, and says how.
 pub(crate) const WORKER: &str = "TENURE_KILLS_WORKER";
@@ -12,7 +13,7 @@ pub(crate) const WORKER: &str = "TENURE_KILLS_WORKER";
 /// How a worker is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    pub(crate) file: PathBuf,
+    pub(crate) store: Kept,
     pub(crate) sink: SocketAddr,
     pub(crate) agents: Vec<String>,
     pub(crate) lease_ms: u64,
@@ -21,8 +22,12 @@ pub(crate) struct Setup {
     pub(crate) poll_ms: u64,
     pub(crate) drain_ms: u64,
     pub(crate) concurrency: usize,
+    /// How long it waits for a server.
+    pub(crate) patience_ms: u64,
     /// The windows in which it waits for a word.
     pub(crate) windows: Vec<Window>,
+    /// Whether it waits there only where it was told to, once, and tells what the store refuses.
+    pub(crate) waits_when_told: bool,
 }
 
 /// A call of the store, by what it is for.
@@ -36,6 +41,8 @@ pub(crate) enum Window {
     Outcome,
     Recover,
     Fire,
+    /// Whatever it is: committed, and not answered before it is on the disk.
+    Disk,
 }
 
 /// Where in the window.
@@ -47,6 +54,8 @@ pub(crate) enum Point {
     BeforeAttempt,
     /// In the transaction, after the row of the attempt and before the event; of a renewal, before the commit.
     BeforeEvent,
+    /// In the conversation with a server: something was sent, and its answer has not come.
+    Within,
     /// Applied, and not processed yet.
     After,
 }
@@ -71,6 +80,10 @@ pub(crate) enum Order {
     Want { id: u64, task: String, query: Option<String>, key: Option<String> },
     /// Cancel a run, cooperatively.
     Cancel { id: u64, run_id: RunId },
+    /// Wait for a word the next time you are there with something to lose; nowhere, if no place is named.
+    Wait { at: Option<(Window, Point)> },
+    /// Say how you are.
+    Probe { id: u64 },
     /// End yourself in order.
     Shutdown,
 }
@@ -79,11 +92,19 @@ pub(crate) enum Order {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Told {
     /// It is a host now.
-    Ready { instance: InstanceId },
+    Ready {
+        instance: InstanceId,
+        /// What the clock of its machine shows.
+        clock: Timestamp,
+    },
     /// It waits for a word.
     At { id: u64, at: At },
     /// What it was asked is done.
     Answered { id: u64, answer: Result<(RunId, RunStatus), String> },
+    /// The store refused something, in its words.
+    Refused { window: Window, refused: Vec<String> },
+    /// How it is: what it says of its store, if it is not well; and how many outcomes wait for that.
+    Probed { id: u64, failing: Option<String>, unstored: usize },
     /// It has ended itself in order.
     Closed { interrupted: usize, unstored: usize },
 }
@@ -93,6 +114,8 @@ pub(crate) enum Told {
 pub(crate) struct Effect {
     pub(crate) run_id: RunId,
     pub(crate) fence: u64,
+    /// Drawn for the grant: a store that lost its last writes may give a fence out again, but no nonce.
+    pub(crate) nonce: u64,
     pub(crate) attempt: u32,
     pub(crate) instance: Option<InstanceId>,
     pub(crate) what: What,

@@ -1,0 +1,166 @@
+//! What goes wrong below, told in the store's words. No error shows a password: the server's and the driver's name
+//! none, and an address that cannot be read is not repeated.
+
+use mongodb::error::{Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+
+use crate::store::{RefusedKind, StoreError};
+
+/// Something below failed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The server or the driver says so.
+    Driver(Box<Error>),
+    /// The server says so of one statement of several.
+    Statement { code: i32, message: String },
+    /// A statement did not find what it was to change: somebody else has.
+    Conflict,
+    /// The server did not answer in time, or others did not let go.
+    Silent,
+    /// A record cannot be read.
+    Unreadable(String),
+    /// What was asked makes no sense.
+    Invalid(String),
+}
+
+/// What a step below answers.
+pub(super) type Step<T> = Result<T, Fault>;
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Driver(Box::new(error))
+    }
+}
+
+/// The number of the server's word for a conflict between transactions.
+const WRITE_CONFLICT: i32 = 112;
+
+impl Fault {
+    fn code(&self) -> Option<i32> {
+        match self {
+            Self::Driver(error) => code(error),
+            Self::Statement { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Whether the transaction was broken off because of others: the same again may well succeed.
+    pub(super) fn was_in_the_way(&self) -> bool {
+        match self {
+            Self::Conflict => true,
+            Self::Driver(error) => {
+                let transient = error.contains_label(TRANSIENT_TRANSACTION_ERROR);
+                code(error) == Some(WRITE_CONFLICT) || (transient && code(error).is_some())
+            }
+            _ => self.code() == Some(WRITE_CONFLICT),
+        }
+    }
+
+    /// Whether a document with this name, or key, is there already.
+    pub(super) fn is_duplicate(&self) -> bool {
+        self.code() == Some(11000)
+    }
+
+    /// Whether a collection of this name is there already.
+    pub(super) fn is_there_already(&self) -> bool {
+        self.code() == Some(48)
+    }
+
+    /// Of a commit: whether it may have happened.
+    pub(super) fn leaves_a_commit_open(&self) -> bool {
+        match self {
+            Self::Driver(error) => {
+                error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) || code(error).is_none()
+            }
+            Self::Silent => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the surroundings are at fault and not what was asked: trying the parts alone cannot help.
+    pub(super) fn is_of_the_surroundings(&self) -> bool {
+        matches!(self.kind(), RefusedKind::Unavailable | RefusedKind::Full | RefusedKind::ReadOnly)
+    }
+
+    fn kind(&self) -> RefusedKind {
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Statement { code, .. } => return kind_of(*code),
+            Self::Conflict | Self::Silent => return RefusedKind::Unavailable,
+            Self::Unreadable(_) => return RefusedKind::Corrupt,
+            Self::Invalid(_) => return RefusedKind::Invalid,
+        };
+        if let Some(code) = code(error) {
+            return kind_of(code);
+        }
+        match &*error.kind {
+            ErrorKind::Authentication { .. }
+            | ErrorKind::InvalidArgument { .. }
+            | ErrorKind::BsonSerialization { .. }
+            | ErrorKind::InvalidTlsConfig { .. }
+            | ErrorKind::DnsResolve { .. }
+            | ErrorKind::SessionsNotSupported => RefusedKind::Invalid,
+            ErrorKind::BsonDeserialization { .. } | ErrorKind::Bson { .. } => RefusedKind::Corrupt,
+            _ => RefusedKind::Unavailable,
+        }
+    }
+
+    /// The error of a call that did not happen: what, where, what to do.
+    pub(super) fn refused(&self, place: &str) -> StoreError {
+        let kind = self.kind();
+        let advice = match kind {
+            RefusedKind::Unavailable => "see that the server runs and can be reached, and try again",
+            RefusedKind::ReadOnly => "name the primary server, and a user that may write to this database",
+            RefusedKind::Full => "free space on the server's disk, then try again",
+            RefusedKind::Invalid => "correct what was asked",
+            _ => "restore the database from a backup, or name an empty one",
+        };
+        StoreError::refused(kind, format!("\"{place}\": {self}; {advice}"))
+    }
+
+    /// The error of a commit whose outcome is not known.
+    pub(super) fn unknown(&self, place: &str) -> StoreError {
+        StoreError::unknown(format!("\"{place}\": {self}"))
+    }
+}
+
+/// The number of the server's error, if it is the server's.
+fn code(error: &Error) -> Option<i32> {
+    match &*error.kind {
+        ErrorKind::Command(command) => Some(command.code),
+        ErrorKind::Write(mongodb::error::WriteFailure::WriteError(write)) => Some(write.code),
+        ErrorKind::Write(mongodb::error::WriteFailure::WriteConcernError(concern)) => Some(concern.code),
+        _ => None,
+    }
+}
+
+fn kind_of(code: i32) -> RefusedKind {
+    match code {
+        // Unauthorized, and AuthenticationFailed.
+        13 => RefusedKind::ReadOnly,
+        18 => RefusedKind::Invalid,
+        // OutOfDiskSpace.
+        14031 => RefusedKind::Full,
+        // Not the primary.
+        10107 | 13435 => RefusedKind::ReadOnly,
+        // Unreachable hosts, timeouts, shutdowns, elections, conflicts, transactions that others ended.
+        6 | 7 | 50 | 64 | 79 | 89 | 91 | 112 | 134 | 189 | 202 | 246 | 251 | 262 | 317 | 9001 | 10058
+        | 11600 | 11602 | 13436 | 24 => RefusedKind::Unavailable,
+        _ => RefusedKind::Invalid,
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Statement { code, message } => return write!(f, "{message} ({code})"),
+            Self::Conflict => return f.write_str("others wrote at the same time"),
+            Self::Silent => return f.write_str("the server did not answer in time"),
+            Self::Unreadable(text) | Self::Invalid(text) => return f.write_str(text),
+        };
+        match &*error.kind {
+            ErrorKind::Command(command) => write!(f, "{} ({})", command.message, command.code),
+            kind => kind.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What other instances tell: a change stream over the one document that every writer changes. Lossy: who misses a hint
+//! polls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use mongodb::bson::{Document, doc};
+use mongodb::change_stream::ChangeStream;
+use mongodb::change_stream::event::ChangeStreamEvent;
+use tokio::sync::broadcast;
+
+use super::fault::Step;
+use super::link::{Db, name};
+use super::read;
+use crate::store::{Hint, hint};
+
+/// How long after a lost stream the next one is tried, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How long the server holds a question for news.
+const HELD: Duration = Duration::from_secs(1);
+
+pub(super) type Stream = ChangeStream<ChangeStreamEvent<Document>>;
+
+/// Begins to listen.
+pub(super) async fn listen(db: &Db) -> Step<Stream> {
+    let told = doc! {
+        "$match": { "operationType": "update", "updateDescription.updatedFields.hint": { "$exists": true } }
+    };
+    Ok(db.of(name::META).watch().pipeline([told]).max_await_time(HELD).await?)
+}
+
+/// Passes on what others tell. Who could not listen for a while is told of everything.
+pub(super) async fn run(db: Arc<Db>, own: String, mut stream: Stream, hints: broadcast::Sender<Hint>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        while let Some(Ok(event)) = stream.next().await {
+            pause = FIRST_PAUSE;
+            if let Some(hint) = heard(&event, &own) {
+                // Nobody watches: fine.
+                let _ = hints.send(hint);
+            }
+        }
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            if let Ok(again) = listen(&db).await
+                && let Ok(cursor) = read::newest_cursor(&db).await
+            {
+                stream = again;
+                let all = Hint { ready: true, agenda: true, agents: true, cancels: Vec::new(), cursor };
+                // Nobody watches: fine.
+                let _ = hints.send(all);
+                break;
+            }
+        }
+    }
+}
+
+fn heard(event: &ChangeStreamEvent<Document>, own: &str) -> Option<Hint> {
+    let said = event.update_description.as_ref()?.updated_fields.get_str("hint").ok()?;
+    let mut parts = said.splitn(3, ' ');
+    let (by, _, word) = (parts.next()?, parts.next()?, parts.next()?);
+    // One's own was told when it was committed.
+    if by == own { None } else { hint::read(word) }
+}
+
+/// A hint as it is kept for the others. It is numbered, as a field that stays as it was is no news.
+pub(super) fn written(own: &str, number: u64, hint: &Hint) -> String {
+    format!("{own} {number} {}", hint::written(hint))
+}

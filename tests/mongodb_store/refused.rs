@@ -1,0 +1,85 @@
+//! Servers and addresses that a store cannot use, each with what is said of it.
+
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use tenure::store::{MongoOptions, MongoStore, RefusedKind, Store as _, StoreError};
+
+use super::{mongo, mongodb_server};
+
+super::list! {
+    a_password_is_shown_nowhere,
+    an_address_that_makes_no_sense_says_what_was_expected,
+    a_server_that_is_not_there_is_a_passing_error,
+    a_server_without_transactions_is_refused_and_told_how_to_get_them,
+    a_newer_schema_is_refused_with_both_versions,
+}
+
+fn refusal<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> (RefusedKind, String) {
+    match answer {
+        Err(StoreError::Refused { kind, message }) => (kind, message),
+        other => panic!("expected a refusal, found {other:?}"),
+    }
+}
+
+/// Of a server that is not there: who waits less finds out sooner.
+fn impatient(url: &str) -> MongoOptions {
+    let mut options = MongoOptions::parse(url).unwrap();
+    options.patience = Duration::from_millis(300);
+    options
+}
+
+async fn a_password_is_shown_nowhere() {
+    for url in
+        ["mongodb://u:hunter2@127.0.0.1:1/d", "mongodb://u:hunter2@127.0.0.1:1/d?authSource=%zzhunter2"]
+    {
+        let options = impatient(url);
+        let failed = MongoStore::connect(options.clone()).await.expect_err("nobody listens there");
+        let told = format!("{options:?} {failed} {failed:?}");
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+    for url in ["mongodb://u:hunter2@127.0.0.1:1", "mongodb://:hunter2", "mongodb://u:hun/ter2@h/d"] {
+        let error = MongoOptions::parse(url).expect_err("it names no database");
+        let told = format!("{error} {error:?}");
+        assert!(!told.contains("hunter2") && !told.contains("ter2"), "{told}");
+    }
+}
+
+async fn an_address_that_makes_no_sense_says_what_was_expected() {
+    let (kind, message) = refusal(MongoOptions::parse("mongodb://127.0.0.1:1"));
+    assert_eq!(kind, RefusedKind::Invalid);
+    assert!(message.contains("mongodb://user:password@host:port/database"), "{message}");
+    let odd = MongoStore::connect(impatient("mongodb://127.0.0.1:1/d?tls=perhaps")).await;
+    let (kind, message) = refusal(odd);
+    assert_eq!(kind, RefusedKind::Invalid);
+    assert!(message.contains("mongodb://127.0.0.1:1/d"), "{message}");
+}
+
+async fn a_server_that_is_not_there_is_a_passing_error() {
+    let error = MongoStore::connect(impatient("mongodb://127.0.0.1:1/d")).await;
+    let error = error.expect_err("nobody listens there");
+    assert!(error.is_transient(), "{error}");
+    assert!(error.to_string().contains("mongodb://127.0.0.1:1/d"), "{error}");
+}
+
+async fn a_server_without_transactions_is_refused_and_told_how_to_get_them() {
+    let server = mongodb_server::Server::start(&["--standalone"]).unwrap();
+    let options = MongoOptions::parse(&format!("{}/alone", server.url())).unwrap();
+    let (kind, message) = refusal(MongoStore::connect(options).await);
+    assert_eq!(kind, RefusedKind::Invalid);
+    assert!(message.contains("replica set") && message.contains("--replSet"), "{message}");
+}
+
+async fn a_newer_schema_is_refused_with_both_versions() {
+    let lent = mongo::lend();
+    MongoStore::connect(mongo::options(&lent.0)).await.unwrap().close().await.unwrap();
+    let meta = mongo::database(&lent.0).await.collection::<Document>("meta");
+    let schema = async |version: i64| {
+        meta.update_one(doc! { "_id": "meta" }, doc! { "$set": { "schema": version } }).await.unwrap();
+    };
+    schema(999).await;
+    let (kind, message) = refusal(MongoStore::connect(mongo::options(&lent.0)).await);
+    schema(1).await;
+    assert_eq!(kind, RefusedKind::NewerSchema);
+    assert!(message.contains("schema version 999") && message.contains("up to 1"), "{message}");
+}

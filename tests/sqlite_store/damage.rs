@@ -1,0 +1,67 @@
+//! What is derived from runs, after somebody has written to the file by hand (K7).
+
+use serde_json::json;
+use tenure::model::{RunId, RunStatus, Task};
+use tenure::rules::{self, Moment, Wanted};
+use tenure::store::Store as _;
+use tenure::store::conformance::{claim_request, spec};
+
+use super::{Folder, NOW, begun, ended};
+
+#[tokio::test]
+async fn field_k7_a_file_whose_counts_differ_from_its_rows_is_repaired_and_nothing_waits_for_ever() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let task = spec(json!({ "query": "q", "overlap_policy": "queue_next" }));
+    let task = Task { spec: task, created_at: NOW, updated_at: NOW, revision: 1, last_event: 0 };
+    let queue =
+        |stamp| rules::enqueue(&task, Wanted::now(RunId::generate(), NOW), Moment { now: NOW, stamp });
+    let (first, second, third) = (queue(11), queue(12), queue(13));
+    let waiting = second.run.run_id.clone();
+    let left_out = third.run.run_id.clone();
+    for answer in store.commit(vec![first.into(), second.into(), third.into()]).await.expect("queued") {
+        answer.expect("queued");
+    }
+    let run = store.claim(claim_request(1, 10)).await.expect("a claim").remove(0);
+    let start = begun(&run);
+    let end = ended(&start.run);
+    store.commit(vec![start.into()]).await.expect("begun");
+
+    let rid = format!("(SELECT rid FROM runs WHERE run_id = '{left_out}')");
+    folder
+        .sql()
+        .execute_batch(&format!(
+            "UPDATE lanes SET held = held + 5, total = total + 2;
+             UPDATE counters SET n = n + 7 WHERE status = 0;
+             INSERT INTO counters (tid, status, n) VALUES (0, 9, 3);
+             DELETE FROM lane_runs WHERE rid = {rid};"
+        ))
+        .expect("damage");
+    store.commit(vec![end.into()]).await.expect("ended")[0].as_ref().expect("ended");
+    assert!(store.claim(claim_request(2, 10)).await.expect("a claim").is_empty(), "a lane of ghosts is full");
+
+    let found = store.check(false).await.expect("a check");
+    let mentions = |what: &str| found.iter().any(|message| message.contains(what));
+    assert!(mentions("are counted as queued") && mentions("are counted to take room"), "{found:#?}");
+    assert!(mentions(&format!("run \"{left_out}\"")), "{found:#?}");
+    let repaired = store.check(true).await.expect("a repair");
+    assert!(repaired.starts_with(&found), "what it repaired, and what followed from that: {repaired:#?}");
+    assert_eq!(store.check(false).await.expect("a check"), Vec::<String>::new());
+
+    let counts = store.counts(None).await.expect("counts");
+    assert!(
+        counts.contains(&(RunStatus::Queued, 2)) && counts.contains(&(RunStatus::Completed, 1)),
+        "{counts:?}"
+    );
+    let granted = store.claim(claim_request(3, 10)).await.expect("a claim");
+    assert_eq!(
+        granted.iter().map(|run| &run.run_id).collect::<Vec<_>>(),
+        [&waiting],
+        "one at a time, in order"
+    );
+    let start = begun(&granted[0]);
+    let end = ended(&start.run);
+    store.commit(vec![start.into(), end.into()]).await.expect("ended");
+    let last = store.claim(claim_request(4, 10)).await.expect("a claim");
+    assert_eq!(last.iter().map(|run| &run.run_id).collect::<Vec<_>>(), [&left_out]);
+}

@@ -1,0 +1,129 @@
+//! A private server that speaks MongoDB's protocol: one for a test process, on the loopback, in a temporary folder.
+//! It is SecantusDB, on the storage engine of MongoDB; a MongoDB server is named in `TENURE_TEST_MONGODB`.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+
+use super::{Found, programs, skipped};
+
+/// That of `TENURE_TEST_MONGODB`, without a database, or one of this process.
+pub(crate) fn mongodb() -> &'static Found {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    FOUND.get_or_init(|| match std::env::var("TENURE_TEST_MONGODB") {
+        Ok(url) => Ok(url),
+        Err(_) => match Server::start(&[]) {
+            Ok(server) => Ok(SERVER.get_or_init(|| server).url()),
+            Err(why) => {
+                skipped("mongodb", &why);
+                Err(why)
+            }
+        },
+    })
+}
+
+/// Starts the server, then waits for the pipe to close.
+const LIFE: &str = r#"
+program=$1; port=$2; shift 2
+trap : INT TERM HUP
+die=; if setpriv --pdeathsig KILL true 2>/dev/null; then die='setpriv --pdeathsig KILL'; fi
+$die "$program" --port "$port" --storage-path data "$@" </dev/null 2>&1 &
+server=$!
+cat >/dev/null
+kill -KILL $server; wait $server
+"#;
+
+/// A server that ends when this is dropped, or this process ends.
+pub(crate) struct Server {
+    port: u16,
+    folder: tempfile::TempDir,
+    life: Option<(Child, ChildStdin)>,
+    more: Vec<String>,
+}
+
+impl Server {
+    /// Starts one with more settings.
+    pub(crate) fn start(more: &[&str]) -> Result<Self, String> {
+        let mut why = String::new();
+        // A free port may be taken by somebody else before the server has it.
+        for _ in 0..3 {
+            let folder = tempfile::Builder::new().prefix("tenure-mongodb-").tempdir();
+            let folder = folder.map_err(|error| error.to_string())?;
+            let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+            let port = socket.map_err(|error| error.to_string())?.port();
+            let more = more.iter().map(|word| (*word).to_owned()).collect();
+            let mut server = Self { port, folder, life: None, more };
+            match server.begin() {
+                Ok(()) => return Ok(server),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// Starts it again, on the same port and with the same data.
+    pub(crate) fn begin(&mut self) -> Result<(), String> {
+        let program = program().ok_or(
+            "no program secantusd-rs or secantusd-py; `python3 -m venv .venv-mongo && .venv-mongo/bin/pip install \
+             secantusdb==0.7.0b3` makes one, TENURE_TEST_SECANTUSD names one, and TENURE_TEST_MONGODB a server",
+        )?;
+        let mut command = Command::new("sh");
+        command.args(["-c", LIFE, "life"]).arg(program).arg(self.port.to_string()).args(&self.more);
+        command
+            .current_dir(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let (Some(pipe), Some(said)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("a server without a voice".to_owned());
+        };
+        let mut last = String::new();
+        let mut lines = BufReader::new(said).lines().map_while(Result::ok);
+        let ready = lines.by_ref().any(|line| {
+            last.clone_from(&line);
+            line.to_ascii_lowercase().contains("listening")
+        });
+        if !ready {
+            return Err(format!("the server ended: {last}"));
+        }
+        // What it says later is read by nobody, but read.
+        std::thread::spawn(move || lines.for_each(drop));
+        self.life = Some((child, pipe));
+        Ok(())
+    }
+
+    /// Ends it at once, as when its machine fails.
+    pub(crate) fn kill(&mut self) {
+        if let Some((mut child, pipe)) = self.life.take() {
+            drop(pipe);
+            // It has ended either way.
+            let _ = child.wait();
+        }
+    }
+
+    /// Its address, without a database.
+    pub(crate) fn url(&self) -> String {
+        format!("mongodb://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The faster one first.
+fn program() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("TENURE_TEST_SECANTUSD") {
+        return Some(named.into());
+    }
+    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv-mongo/bin");
+    ["secantusd-rs", "secantusd-py"]
+        .into_iter()
+        .find_map(|name| programs(&[name], std::slice::from_ref(&made)).map(|folder| folder.join(name)))
+}

@@ -1,0 +1,182 @@
+//! Where the workers of a test keep their runs: in a file, or in a server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+use tenure::clock::SystemClock;
+use tenure::store::{
+    Look, PostgresOptions, PostgresStore, RedisOptions, RedisStore, SqliteOptions, SqliteStore, Store,
+    StoreError, Synchronous,
+};
+
+use crate::servers;
+
+/// A store, as a worker is told of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Kept {
+    Sqlite { file: PathBuf },
+    Postgres { url: String, schema: String },
+    Redis { url: String, namespace: String },
+}
+
+/// How a store is asked.
+pub(crate) struct Manner {
+    /// How often a file is looked at for what others wrote.
+    pub(crate) poll: Duration,
+    /// How long a server is waited for.
+    pub(crate) patience: Duration,
+    /// Who looks into the transactions of a file.
+    pub(crate) look: Option<Look>,
+}
+
+impl Kept {
+    pub(crate) async fn open(&self, manner: Manner) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(match self {
+            Self::Sqlite { file } => {
+                let options = SqliteOptions {
+                    // As it is by default: an answer is a step of its own, after the commit.
+                    synchronous: Synchronous::Full,
+                    poll: manner.poll,
+                    ..SqliteOptions::new(file, Arc::new(SystemClock))
+                };
+                match manner.look {
+                    Some(look) => Arc::new(SqliteStore::open_looking(options, look)?),
+                    None => Arc::new(SqliteStore::open(options)?),
+                }
+            }
+            Self::Postgres { url, schema } => {
+                let mut options = PostgresOptions::parse(url)?;
+                options.schema.clone_from(schema);
+                options.patience = manner.patience;
+                // Whoever is paused in the middle of a transaction is not waited for longer than leases last.
+                options.most_idle = Duration::from_secs(1);
+                Arc::new(PostgresStore::connect(options).await?)
+            }
+            Self::Redis { url, namespace } => {
+                let options = RedisOptions {
+                    namespace: namespace.clone(),
+                    connect_timeout: manner.patience,
+                    response_timeout: manner.patience,
+                    ..RedisOptions::new(url)
+                };
+                Arc::new(RedisStore::open(options).await?)
+            }
+        })
+    }
+
+    /// The port of its server, if it is in one.
+    pub(crate) fn port(&self) -> Option<u16> {
+        let after = self.url()?.rsplit(':').next()?;
+        after.split('/').next()?.parse().ok()
+    }
+
+    /// The same store, reached by another port.
+    pub(crate) fn by_port(&self, port: u16) -> Self {
+        let mut other = self.clone();
+        if let (Some(own), Some(url)) = (self.port(), other.url_mut()) {
+            *url = url.replace(&format!(":{own}/"), &format!(":{port}/"));
+        }
+        other
+    }
+
+    fn url(&self) -> Option<&str> {
+        match self {
+            Self::Sqlite { .. } => None,
+            Self::Postgres { url, .. } | Self::Redis { url, .. } => Some(url),
+        }
+    }
+
+    fn url_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Sqlite { .. } => None,
+            Self::Postgres { url, .. } | Self::Redis { url, .. } => Some(url),
+        }
+    }
+}
+
+/// An empty store, with the folder it is in, if it is in one.
+type Fresh = (Kept, Option<TempDir>);
+
+/// A kind of store, on which tests are run.
+#[derive(Clone, Copy)]
+pub(crate) struct Ground {
+    pub(crate) name: &'static str,
+    /// The server it needs.
+    pub(crate) server: Option<&'static str>,
+    /// Whether the clocks of workers are set apart.
+    pub(crate) skewed: bool,
+    fresh: fn() -> Result<Fresh, String>,
+}
+
+/// All kinds, one line each.
+pub(crate) const GROUNDS: &[Ground] = &[
+    Ground { name: "sqlite", server: None, skewed: false, fresh: in_a_file },
+    Ground { name: "postgres", server: Some("postgres"), skewed: false, fresh: a_schema },
+    Ground { name: "redis", server: Some("redis"), skewed: false, fresh: a_namespace },
+];
+
+impl Ground {
+    /// The same with workers whose clocks are set apart, if it has a clock of its own.
+    pub(crate) fn skewed(&self) -> Option<Self> {
+        let name = match self.server? {
+            "postgres" => "skewed-postgres",
+            "redis" => "skewed-redis",
+            _ => return None,
+        };
+        Some(Self { name, skewed: true, ..*self })
+    }
+
+    /// What it needs, by the names that tests can be told to require.
+    pub(crate) fn needs(&self) -> Vec<&'static str> {
+        self.server.into_iter().chain(self.skewed.then_some("faketime")).collect()
+    }
+
+    pub(crate) fn fresh(&self) -> Fresh {
+        (self.fresh)().unwrap_or_else(|why| panic!("no {}: {why}", self.name))
+    }
+
+    /// Why there is none of this kind here.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let clocks = if self.skewed { servers::skew::library().as_ref().err().cloned() } else { None };
+        clocks.or_else(|| (self.fresh)().err())
+    }
+
+    /// A store of this kind in a server that is a test's own.
+    pub(crate) fn in_server(&self, url: String) -> Kept {
+        match self.server {
+            Some("redis") => in_redis(url),
+            _ => in_postgres(url),
+        }
+    }
+}
+
+fn a_schema() -> Result<Fresh, String> {
+    Ok((in_postgres(servers::postgres().clone()?), None))
+}
+
+fn a_namespace() -> Result<Fresh, String> {
+    Ok((in_redis(servers::redis::redis().clone()?), None))
+}
+
+fn in_a_file() -> Result<Fresh, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    Ok((Kept::Sqlite { file: folder.path().join("tenure.db") }, Some(folder)))
+}
+
+fn in_postgres(url: String) -> Kept {
+    Kept::Postgres { url, schema: unique() }
+}
+
+fn in_redis(url: String) -> Kept {
+    Kept::Redis { url, namespace: unique() }
+}
+
+/// A name that nobody has used. Another process may use the same server.
+fn unique() -> String {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    format!("w{}_{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed))
+}

@@ -205,7 +205,7 @@ async fn an_older_file_is_brought_up_to_date_with_what_is_in_it() {
     let of = |session: &str| RunFilter { session_id: Some(session.into()), ..RunFilter::default() };
     assert_eq!(listed(of("s")).await, expected[0]);
     for run_id in &expected[1] {
-        assert_eq!(listed(of(&format!("background:{run_id}"))).await, [run_id.clone()]);
+        assert_eq!(listed(of(&format!("background:{run_id}"))).await, std::slice::from_ref(run_id));
     }
     let after = RunFilter { created_after: Some(NOW), ..RunFilter::default() };
     assert_eq!(listed(after).await.len(), 6);

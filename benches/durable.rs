@@ -8,8 +8,16 @@
 #![allow(clippy::print_stdout, reason = "the table is the purpose of the program")]
 #![allow(dead_code, reason = "shares its table with the benchmark of the kernel")]
 
+#[path = "../actors/benches/kernel/arguments.rs"]
+mod arguments;
 #[path = "durable/bare.rs"]
 mod bare;
+#[path = "durable/bare_postgres.rs"]
+mod bare_postgres;
+#[path = "durable/bare_redis.rs"]
+mod bare_redis;
+#[path = "durable/bytes.rs"]
+mod bytes;
 #[path = "durable/cycles.rs"]
 mod cycles;
 #[path = "durable/delays.rs"]
@@ -18,18 +26,27 @@ mod delays;
 mod facts;
 #[path = "durable/host.rs"]
 mod host;
+#[path = "durable/leases.rs"]
+mod leases;
 #[path = "../actors/benches/kernel/measure.rs"]
 mod measure;
 #[path = "durable/options.rs"]
 mod options;
 #[path = "durable/prompt.rs"]
 mod prompt;
+#[path = "durable/reached.rs"]
+mod reached;
+#[path = "durable/replicas.rs"]
+mod replicas;
+#[path = "../tests/support/servers.rs"]
+mod servers;
 #[path = "durable/stores.rs"]
 mod stores;
 #[path = "../actors/benches/kernel/table.rs"]
 mod table;
 
 use crate::options::{Group, Plan};
+use crate::stores::Kind;
 use crate::table::Table;
 
 fn main() {
@@ -45,15 +62,22 @@ fn main() {
 type Measure = fn(&Plan, &Table);
 
 fn measure_all(plan: &Plan) {
+    // Servers are started, and the missing ones named, before the table begins.
+    let stores: Vec<&str> = plan.stores(Kind::ALL).map(Kind::name).collect();
+    println!("- stores: {}", stores.join("; "));
     facts::print(plan);
     let table = Table::begin(plan.judges);
-    let all: [(Group, Measure); 6] = [
+    let all: [(Group, Measure); 10] = [
         (Group::Cycles, cycles::measure),
         (Group::Callers, cycles::measure_callers),
         (Group::Host, host::measure),
+        (Group::Two, host::measure_two),
         (Group::Full, host::measure_full),
         (Group::Prompt, prompt::measure),
         (Group::Idle, prompt::measure_idle),
+        (Group::Leases, leases::measure),
+        (Group::Replicas, replicas::measure),
+        (Group::Bytes, bytes::measure),
     ];
     for (group, measure) in all {
         if plan.wants(group) {

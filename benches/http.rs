@@ -9,6 +9,8 @@
 #![allow(clippy::print_stdout, reason = "the table is the purpose of the program")]
 #![allow(dead_code, reason = "shares its table and its stores with other benchmarks")]
 
+#[path = "../actors/benches/kernel/arguments.rs"]
+mod arguments;
 #[path = "http/caller.rs"]
 mod caller;
 #[path = "http/calls.rs"]
@@ -27,8 +29,12 @@ mod million;
 mod options;
 #[path = "http/program.rs"]
 mod program;
+#[path = "durable/reached.rs"]
+mod reached;
 #[path = "http/served.rs"]
 mod served;
+#[path = "../tests/support/servers.rs"]
+mod servers;
 #[path = "durable/stores.rs"]
 mod stores;
 #[path = "http/streams.rs"]

@@ -135,6 +135,10 @@ pub trait Store: Send + Sync + 'static {
     /// looks at no more than so many runs for one page, whatever the filter lets through.
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>>;
 
+    /// How many runs a filter lets through, counted up to `most`. Like a page it looks at no more than so many runs:
+    /// the answer says whether there are others.
+    fn count(&self, filter: RunFilter, most: u64) -> Answer<'_, Counted>;
+
     /// The attempts of a run, in order.
     fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>>;
 
@@ -516,6 +520,15 @@ pub struct RunFilter {
     pub text: Option<String>,
     /// Executed by a host itself ([`crate::ownership`]), or not.
     pub owned: Option<bool>,
+}
+
+/// How many runs were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counted {
+    /// So many at least.
+    pub count: u64,
+    /// So many, and no more.
+    pub exact: bool,
 }
 
 /// What changed. Every transaction makes at most one.

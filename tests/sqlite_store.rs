@@ -16,11 +16,14 @@ use std::time::Duration;
 use rusqlite::Connection;
 use serde_json::json;
 use tenure::clock::ManualClock;
-use tenure::model::{InstanceId, Payload, Run, RunId, RunResult, RunStatus, Task, Timestamp};
+use tenure::model::{
+    EventKind, InstanceId, NewEvent, Payload, Run, RunId, RunResult, RunStatus, Subject, Task, Timestamp,
+};
 use tenure::rules::{self, Moment, Outcome, Wanted};
 use tenure::store::conformance::{claim_request, spec};
 use tenure::store::{
-    PageRequest, RefusedKind, RunFilter, RunWrite, SqliteOptions, SqliteStore, Store, StoreError,
+    Decision, PageRequest, RefusedKind, RunFilter, RunWrite, SqliteOptions, SqliteStore, Store, StoreError,
+    TaskChange, TaskWrite,
 };
 
 const NOW: Timestamp = Timestamp::from_ms(1_769_850_000_000);
@@ -103,7 +106,7 @@ async fn a_fresh_file_is_given_the_schema_and_an_opened_one_keeps_it() {
         rows.map(|row| row.expect("a row")).collect()
     };
     let first = applied(&folder.sql());
-    let names = ["0001_first", "0002_agents"];
+    let names = ["0001_first", "0002_agents", "0003_listings"];
     let expected = (1..).zip(names).map(|(version, name)| (version, name.to_owned(), NOW.ms()));
     assert_eq!(first, expected.collect::<Vec<_>>());
     let store = folder.open();
@@ -129,7 +132,90 @@ fn a_fresh_file_may_be_opened_by_many_at_once() {
     });
     let n: i64 =
         folder.sql().query_row("SELECT count(*) FROM schema_migrations", [], |r| r.get(0)).expect("n");
-    assert_eq!(n, 2, "each migration is applied once");
+    assert_eq!(n, 3, "each migration is applied once");
+}
+
+fn created() -> NewEvent {
+    NewEvent {
+        sequence: 1,
+        kind: EventKind::TaskCreated,
+        at: NOW,
+        status: None,
+        attempt: 0,
+        fence: 0,
+        instance: None,
+        data: None,
+    }
+}
+
+/// What the third migration made, undone.
+const BEFORE_LISTINGS: &str = "
+    DROP INDEX runs_waiting;
+    UPDATE runs SET lane = NULL WHERE place IN (2, 4);
+    CREATE INDEX runs_ready ON runs (aid, priority DESC, due_at) WHERE place = 1;
+    CREATE INDEX runs_future ON runs (due_at) WHERE place = 2;
+    CREATE INDEX runs_blocked ON runs (lane, aid, priority DESC, due_at) WHERE place = 3;
+    CREATE INDEX runs_paused ON runs (tid) WHERE place = 4;
+    DROP TABLE task_events;
+    CREATE UNIQUE INDEX events_of_task ON events (subject, seq) WHERE subject < 0;
+    CREATE INDEX events_of_tasks ON events (at) WHERE subject < 0;
+    DROP INDEX runs_of_agent;
+    DROP INDEX runs_of_session;
+    ALTER TABLE runs DROP COLUMN session;
+    DROP TABLE marks;
+    DELETE FROM schema_migrations WHERE version = 3;";
+
+#[tokio::test]
+async fn an_older_file_is_brought_up_to_date_with_what_is_in_it() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let task = |name: &str, session: serde_json::Value| {
+        let spec =
+            spec(json!({ "task_id": name, "session_policy": session, "overlap_policy": "allow_parallel" }));
+        Task { spec, ..task("do it") }
+    };
+    let tasks = [task("fixed", json!({ "type": "fixed", "session_id": "s" })), task("own", json!("run"))];
+    let mut expected: [Vec<RunId>; 2] = Default::default();
+    for (task, ids) in tasks.iter().zip(&mut expected) {
+        let put = TaskWrite {
+            task_id: task.spec.task_id.clone(),
+            expect: None,
+            change: TaskChange::Put(Box::new(task.clone())),
+            events: vec![created()],
+        };
+        let task_write = Decision { task: Some(put), ..Decision::default() };
+        store.commit(vec![task_write]).await.expect("an answer").remove(0).expect("stored");
+        // The first is one of its kind, others share what they have in common; the last waits for its time.
+        for wait in [0, 0, 60] {
+            let due_at = NOW.plus(Duration::from_secs(wait));
+            let wanted = Wanted { due_at, not_before: due_at, ..Wanted::now(RunId::generate(), NOW) };
+            let write = rules::enqueue(task, wanted, Moment { now: NOW, stamp: 7 });
+            ids.insert(0, write.run.run_id.clone());
+            store.commit(vec![write.into()]).await.expect("an answer").remove(0).expect("queued");
+        }
+    }
+    store.close().await.expect("closed");
+    folder.sql().execute_batch(BEFORE_LISTINGS).expect("an older schema");
+    let store = folder.open();
+    assert_eq!(store.check(false).await.expect("a check"), Vec::<String>::new());
+    let listed = async |filter: RunFilter| -> Vec<RunId> {
+        let page = store.runs(filter, PageRequest::default()).await.expect("a page");
+        page.items.into_iter().map(|run| run.run_id).collect()
+    };
+    let of = |session: &str| RunFilter { session_id: Some(session.into()), ..RunFilter::default() };
+    assert_eq!(listed(of("s")).await, expected[0]);
+    for run_id in &expected[1] {
+        assert_eq!(listed(of(&format!("background:{run_id}"))).await, std::slice::from_ref(run_id));
+    }
+    let after = RunFilter { created_after: Some(NOW), ..RunFilter::default() };
+    assert_eq!(listed(after).await.len(), 6);
+    let agenda = store.agenda().await.expect("an agenda");
+    assert_eq!((agenda.run, agenda.ready), (Some(NOW.plus(Duration::from_secs(60))), true));
+    assert_eq!(store.claim(claim_request(1, 10)).await.expect("granted").len(), 4);
+    for task in &tasks {
+        let told = store.events(Subject::Task(task.spec.task_id.clone()), 0, 10).await.expect("events");
+        assert_eq!(told.iter().map(|event| event.event).collect::<Vec<_>>(), [EventKind::TaskCreated]);
+    }
 }
 
 #[test]
@@ -140,7 +226,7 @@ fn a_newer_schema_is_refused_with_both_versions() {
     folder.sql().execute_batch(newer).expect("a newer schema");
     let (kind, message) = folder.refusal();
     assert_eq!(kind, RefusedKind::NewerSchema);
-    assert!(message.contains("schema version 9") && message.contains("up to 2"), "{message}");
+    assert!(message.contains("schema version 9") && message.contains("up to 3"), "{message}");
 }
 
 #[test]

@@ -10,6 +10,8 @@
 
 #[path = "kernel/allocator.rs"]
 mod allocator;
+#[path = "kernel/arguments.rs"]
+mod arguments;
 #[path = "kernel/baseline.rs"]
 mod baseline;
 #[path = "kernel/commit.rs"]

@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::bare::Bare;
+use crate::bare::{Bare, Took};
 use crate::delays::percentile;
 use crate::measure::{Samples, interleave, per_second};
 use crate::options::Plan;
 use crate::stores::{Bench, Kind};
 use crate::table::{Goal, Row, Table, Unit, show};
+use crate::{bare_postgres, bare_redis};
 
 /// Runs in one call.
 const BATCH: usize = 500;
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
@@ -24,46 +25,59 @@ fn runtime() -> Runtime {
 type Rates = (f64, f64);
 
 pub(crate) fn measure(plan: &Plan, table: &Table) {
-    for kind in [Kind::Full, Kind::Normal, Kind::Memory] {
-        if !plan.wants_store(kind.word()) {
-            continue;
-        }
-        let ours = || -> Rates {
-            runtime().block_on(async {
-                let bench = Bench::open(kind).await;
-                let clock = Instant::now();
-                bench.enqueue(plan.backlog, BATCH, Duration::ZERO).await;
-                let enqueue = clock.elapsed();
-                let clock = Instant::now();
-                let mut done = 0;
-                while done < plan.backlog {
-                    done += bench.cycle(BATCH).await;
-                }
-                (per_second(plan.backlog, enqueue), per_second(plan.backlog, clock.elapsed()))
-            })
-        };
-        let bare = || -> Rates {
-            let took = Bare::open(kind == Kind::Full).cycles(plan.backlog, BATCH);
-            (per_second(plan.backlog, took.enqueue), per_second(plan.backlog, took.rest))
-        };
+    for kind in plan.stores([Kind::Full, Kind::Normal, Kind::Memory, Kind::Postgres, Kind::Redis]) {
+        let ours = || ours(kind, plan.backlog);
+        let bare = || bare(kind, plan.backlog);
         let [ours, bare] = if kind == Kind::Memory || !plan.compares() {
             let [ours] = interleave(plan.rounds, [&ours as &dyn Fn() -> Rates]);
             [ours, Vec::new()]
         } else {
             interleave(plan.rounds, [&ours as &dyn Fn() -> Rates, &bare])
         };
-        let (goal_enqueue, goal_rest) =
-            if kind == Kind::Memory { (None, 100_000.0) } else { (Some(50_000.0), 30_000.0) };
-        rows(plan, table, kind, goal_enqueue, &firsts(&ours), &firsts(&bare), "enqueued in calls of 500");
-        rows(
-            plan,
-            table,
-            kind,
-            Some(goal_rest),
-            &seconds(&ours),
-            &seconds(&bare),
-            "claimed, begun, finished in calls of 500",
-        );
+        let (goal_enqueue, goal_rest) = match kind {
+            Kind::Memory => (None, Some(100_000.0)),
+            Kind::Full => (Some(50_000.0), Some(30_000.0)),
+            Kind::Normal | Kind::Postgres | Kind::Redis => (None, None),
+        };
+        let (enqueued, rest) = (firsts(&ours), seconds(&ours));
+        rows(plan, table, kind, goal_enqueue, &enqueued, &firsts(&bare), "enqueued in calls of 500");
+        let what = "claimed, begun, finished in calls of 500";
+        rows(plan, table, kind, goal_rest, &rest, &seconds(&bare), what);
+    }
+}
+
+fn ours(kind: Kind, backlog: usize) -> Rates {
+    runtime().block_on(async {
+        let bench = Bench::open(kind).await;
+        let clock = Instant::now();
+        bench.enqueue(backlog, BATCH, Duration::ZERO).await;
+        let enqueue = clock.elapsed();
+        let clock = Instant::now();
+        let mut done = 0;
+        while done < backlog {
+            done += bench.cycle(BATCH).await;
+        }
+        let rest = clock.elapsed();
+        bench.end().await;
+        (per_second(backlog, enqueue), per_second(backlog, rest))
+    })
+}
+
+fn bare(kind: Kind, backlog: usize) -> Rates {
+    let took = bare_cycles(kind, backlog, BATCH);
+    (per_second(backlog, took.enqueue), per_second(backlog, took.rest))
+}
+
+/// So many cycles by the bare driver of a store.
+pub(crate) fn bare_cycles(kind: Kind, count: usize, batch: usize) -> Took {
+    match kind {
+        Kind::Memory | Kind::Full | Kind::Normal => Bare::open(kind == Kind::Full).cycles(count, batch),
+        Kind::Postgres => {
+            runtime().block_on(async { bare_postgres::Bare::open().await.cycles(count, batch).await })
+        }
+        Kind::Redis => {
+            runtime().block_on(async { bare_redis::Bare::open().await.cycles(count, batch).await })
+        }
     }
 }
 
@@ -80,7 +94,7 @@ fn rows(
     if !bare.0.is_empty() {
         row = row.beside("bare driver", bare, Unit::PerSecond).compared(&ours.over(bare), Unit::Times);
     }
-    if let Some(goal) = goal.filter(|_| kind != Kind::Normal) {
+    if let Some(goal) = goal {
         row = row.goal(Goal::AtLeast(goal), ours, Unit::PerSecond);
     }
     table.print(row);
@@ -99,13 +113,10 @@ const CALLERS: usize = 64;
 
 pub(crate) fn measure_callers(plan: &Plan, table: &Table) {
     let cycles = plan.backlog / CALLERS;
-    for kind in [Kind::Full, Kind::Normal] {
-        if !plan.wants_store(kind.word()) {
-            continue;
-        }
+    for kind in plan.stores([Kind::Full, Kind::Normal, Kind::Postgres, Kind::Redis]) {
         let ours = || -> (f64, f64) { runtime().block_on(callers(kind, cycles)) };
         let bare = || -> (f64, f64) {
-            let took = Bare::open(kind == Kind::Full).cycles(cycles * CALLERS, CALLERS);
+            let took = bare_cycles(kind, cycles * CALLERS, CALLERS);
             (per_second(cycles * CALLERS, took.enqueue + took.rest), 0.0)
         };
         let [ours, bare] = if plan.compares() {
@@ -125,11 +136,11 @@ pub(crate) fn measure_callers(plan: &Plan, table: &Table) {
         table.print(row);
         let figure = format!("{CALLERS} callers: p99 of an enqueue");
         let p99 = seconds(&ours);
-        table.print(Row::new(figure, kind.name(), &p99, Unit::Milliseconds).goal(
-            Goal::AtMost(3.0),
-            &p99,
-            Unit::Milliseconds,
-        ));
+        let row = Row::new(figure, kind.name(), &p99, Unit::Milliseconds);
+        table.print(match kind {
+            Kind::Full | Kind::Normal => row.goal(Goal::AtMost(3.0), &p99, Unit::Milliseconds),
+            Kind::Memory | Kind::Postgres | Kind::Redis => row,
+        });
     }
 }
 
@@ -154,5 +165,6 @@ async fn callers(kind: Kind, cycles: usize) -> (f64, f64) {
     }
     let mut delays: Vec<Duration> = callers.join_all().await.into_iter().flatten().collect();
     let rate = per_second(cycles * CALLERS, clock.elapsed());
+    bench.end().await;
     (rate, percentile(&mut delays, 99))
 }

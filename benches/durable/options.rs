@@ -1,6 +1,10 @@
 //! What is to be measured, and at which size.
 
+use std::ops::Deref;
 use std::time::Duration;
+
+use crate::arguments::{self, Groups, Scale};
+use crate::stores::Kind;
 
 /// Figures that are measured together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,29 +12,36 @@ pub(crate) enum Group {
     Cycles,
     Callers,
     Host,
+    Two,
     Full,
     Prompt,
     Idle,
+    Leases,
+    Replicas,
+    Bytes,
 }
 
-const GROUPS: [(&str, Group); 6] = [
+const GROUPS: [(&str, Group); 10] = [
     ("cycles", Group::Cycles),
     ("callers", Group::Callers),
     ("host", Group::Host),
+    ("two", Group::Two),
     ("full", Group::Full),
     ("prompt", Group::Prompt),
     ("idle", Group::Idle),
+    ("leases", Group::Leases),
+    ("replicas", Group::Replicas),
+    ("bytes", Group::Bytes),
 ];
 
 /// How much of everything.
 pub(crate) struct Plan {
-    groups: Vec<Group>,
-    /// The only store to measure: for profiles.
-    store: Option<String>,
-    /// Whether the sizes are those that the goals are for.
-    pub(crate) judges: bool,
-    /// Rounds that count; one more comes before them.
-    pub(crate) rounds: usize,
+    groups: Groups<Group>,
+    scale: Scale,
+    /// The only stores to measure.
+    stores: Vec<Kind>,
+    /// Whether baselines are measured: not for a profile, which is of one store alone.
+    compares: bool,
     /// Runs of a backlog.
     pub(crate) backlog: usize,
     /// Finished runs in a full file.
@@ -39,83 +50,98 @@ pub(crate) struct Plan {
     pub(crate) future: usize,
     /// Runs whose delay is taken.
     pub(crate) prompt: usize,
+    /// Leases that are renewed at once.
+    pub(crate) leases: usize,
+    /// Runs whose cancel is waited for without a hint: each takes up to a heartbeat.
+    pub(crate) unheard: usize,
     /// How long an idle host is watched.
     pub(crate) idle: Duration,
-    /// How long something is repeated that takes nanoseconds.
-    pub(crate) span: Duration,
+}
+
+impl Deref for Plan {
+    type Target = Scale;
+
+    fn deref(&self) -> &Scale {
+        &self.scale
+    }
 }
 
 impl Plan {
-    fn full() -> Self {
+    fn full(groups: Groups<Group>) -> Self {
         Self {
-            groups: Vec::new(),
-            store: None,
-            judges: true,
-            rounds: 3,
+            groups,
+            scale: Scale::full(3),
+            stores: Vec::new(),
+            compares: true,
             backlog: 100_000,
             finished: 1_000_000,
             future: 500_000,
             prompt: 500,
+            leases: 10_000,
+            unheard: 30,
             idle: Duration::from_secs(10),
-            span: Duration::from_millis(150),
         }
     }
 
-    fn quick() -> Self {
+    fn quick(groups: Groups<Group>) -> Self {
         Self {
-            judges: false,
-            rounds: 1,
+            scale: Scale::quick(),
             backlog: 500,
             finished: 1_000,
             future: 500,
             prompt: 5,
+            leases: 500,
+            unheard: 1,
             idle: Duration::from_millis(200),
-            span: Duration::from_millis(2),
-            ..Self::full()
+            ..Self::full(groups)
         }
     }
 
-    /// Whether this store is to be measured, and its baseline beside it: a profile of one is of it alone.
-    pub(crate) fn wants_store(&self, name: &str) -> bool {
-        self.store.as_ref().is_none_or(|store| *store == name)
+    /// Whether this store is to be measured. What needs a server that this machine has not is left out, and said.
+    pub(crate) fn wants_store(&self, kind: Kind) -> bool {
+        (self.stores.is_empty() || self.stores.contains(&kind)) && kind.is_there()
+    }
+
+    /// Of these, those that are to be measured.
+    pub(crate) fn stores<const N: usize>(&self, kinds: [Kind; N]) -> impl Iterator<Item = Kind> + '_ {
+        kinds.into_iter().filter(|kind| self.wants_store(*kind))
     }
 
     /// Whether baselines are measured.
     pub(crate) fn compares(&self) -> bool {
-        self.store.is_none()
+        self.compares
     }
 
     pub(crate) fn wants(&self, group: Group) -> bool {
-        self.groups.is_empty() || self.groups.contains(&group)
+        self.groups.wants(group)
     }
 }
 
-pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
-    let arguments: Vec<String> = arguments.collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let is_bench = words.contains(&"--bench") && !words.contains(&"--quick");
-    let mut plan = if is_bench { Plan::full() } else { Plan::quick() };
-    for word in words.into_iter().filter(|word| !["--bench", "--quick"].contains(word)) {
-        if let Some(runs) = word.strip_prefix("--runs=") {
-            plan.backlog = runs.parse().map_err(|_| usage())?;
-            plan.judges = false;
-            continue;
+pub(crate) fn parse(given: impl Iterator<Item = String>) -> Result<Plan, String> {
+    let (mut runs, mut stores, mut compares) = (None, Vec::new(), true);
+    let other = |word: &str| {
+        if let Some(number) = word.strip_prefix("--runs=") {
+            runs = number.parse().ok();
+            return runs.is_some();
         }
-        if let Some(store) = word.strip_prefix("--store=") {
-            plan.store = Some(store.to_owned());
-            continue;
-        }
-        let group = GROUPS.iter().find(|(name, _)| *name == word).ok_or_else(usage)?;
-        plan.groups.push(group.1);
+        compares = !word.starts_with("--alone=");
+        let words = word.strip_prefix("--alone=").or(word.strip_prefix("--stores="));
+        let named = words.and_then(|words| words.split(',').map(Kind::from_word).collect::<Option<Vec<_>>>());
+        stores.extend(named.iter().flatten());
+        named.is_some()
+    };
+    let (in_full, groups) = arguments::read(given, &GROUPS, other).ok_or_else(usage)?;
+    let mut plan = if in_full { Plan::full(groups) } else { Plan::quick(groups) };
+    (plan.stores, plan.compares) = (stores, compares);
+    if let Some(runs) = runs {
+        plan.backlog = runs;
+        plan.scale.judges = false;
     }
     Ok(plan)
 }
 
 fn usage() -> String {
-    let names: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
-    format!(
-        "usage: cargo bench -p tenure --bench durable -- [--quick] [--runs=NUMBER] [--store=full|normal|memory] \
-         [{}]...",
-        names.join("|")
-    )
+    let stores: Vec<&str> = Kind::ALL.iter().map(|kind| kind.word()).collect();
+    let more = format!("[--runs=NUMBER] [--stores={0}] [--alone={0}] ", stores.join(","));
+    arguments::usage("cargo bench -p tenure --bench durable", &more, &GROUPS)
 }

@@ -8,6 +8,7 @@ use tenure::model::TaskSpec;
 use tenure::{RunContext, RunRequest};
 use tokio::sync::mpsc;
 
+use crate::cycles::runtime;
 use crate::delays::percentile;
 use crate::host::host;
 use crate::measure::Samples;
@@ -15,11 +16,10 @@ use crate::options::Plan;
 use crate::stores::{Bench, Kind};
 use crate::table::{Goal, Row, Table, Unit};
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
-}
-
 pub(crate) fn measure(plan: &Plan, table: &Table) {
+    if !plan.wants_store(Kind::Full) {
+        return;
+    }
     let (mut once, mut enqueued) = runtime().block_on(async {
         let bench = Bench::open(Kind::Full).await;
         (delays_of_once(&bench, plan.prompt).await, delays_of_enqueued(&bench, plan.prompt).await)
@@ -91,6 +91,9 @@ async fn delays_of_enqueued(bench: &Bench, count: usize) -> Vec<Duration> {
 
 /// What share of a core a host takes that has nothing to do but know of tasks.
 pub(crate) fn measure_idle(plan: &Plan, table: &Table) {
+    if !plan.wants_store(Kind::Full) {
+        return;
+    }
     let share = runtime().block_on(async {
         let bench = Bench::open(Kind::Full).await;
         bench.enqueue(1000, 500, Duration::from_secs(86_400)).await;

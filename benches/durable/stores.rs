@@ -1,6 +1,6 @@
 //! Stores to measure, each fresh, and what is done with them through the port.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,22 +16,34 @@ use tenure::store::{
     Synchronous, TaskChange, TaskWrite,
 };
 
+use crate::reached;
+
 /// Which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Memory,
     Full,
     Normal,
+    Postgres,
+    Redis,
 }
 
 impl Kind {
+    pub(crate) const ALL: [Self; 5] = [Self::Memory, Self::Full, Self::Normal, Self::Postgres, Self::Redis];
+
     /// Its word on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Full => "full",
             Self::Normal => "normal",
+            Self::Postgres => "postgres",
+            Self::Redis => "redis",
         }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -39,6 +51,17 @@ impl Kind {
             Self::Memory => "memory",
             Self::Full => "SQLite, FULL",
             Self::Normal => "SQLite, NORMAL",
+            Self::Postgres => "PostgreSQL",
+            Self::Redis => "Redis",
+        }
+    }
+
+    /// Whether this machine has what it needs.
+    pub(crate) fn is_there(self) -> bool {
+        match self {
+            Self::Memory | Self::Full | Self::Normal => true,
+            Self::Postgres => reached::postgres().is_some(),
+            Self::Redis => reached::redis().is_some(),
         }
     }
 }
@@ -50,7 +73,23 @@ pub(crate) struct Bench {
     pub(crate) instance: InstanceId,
     agents: Arc<[AgentId]>,
     draws: AtomicU64,
+    kind: Kind,
+    path: PathBuf,
     folder: Option<TempDir>,
+}
+
+async fn store(kind: Kind, path: &Path) -> Arc<dyn Store> {
+    let clock = Arc::new(SystemClock);
+    match kind {
+        Kind::Memory => Arc::new(MemoryStore::new(clock)),
+        Kind::Full | Kind::Normal => {
+            let synchronous = if kind == Kind::Full { Synchronous::Full } else { Synchronous::Normal };
+            let options = SqliteOptions { synchronous, ..SqliteOptions::new(path, clock) };
+            Arc::new(SqliteStore::open(options).expect("a store"))
+        }
+        Kind::Postgres => reached::postgres_store().await,
+        Kind::Redis => reached::redis_store().await,
+    }
 }
 
 pub(crate) const SPEC: &str =
@@ -68,23 +107,30 @@ impl Bench {
         Self { folder: Some(folder), ..bench }
     }
 
-    /// In a file that stays.
+    /// In a file that stays; on a server in what every sample uses in turn.
     pub(crate) async fn at(kind: Kind, path: &Path) -> Self {
-        let clock = Arc::new(SystemClock);
-        let store: Arc<dyn Store> = match kind {
-            Kind::Memory => Arc::new(MemoryStore::new(clock)),
-            Kind::Full | Kind::Normal => {
-                let synchronous = if kind == Kind::Full { Synchronous::Full } else { Synchronous::Normal };
-                let options = SqliteOptions { synchronous, ..SqliteOptions::new(path, clock) };
-                Arc::new(SqliteStore::open(options).expect("a store"))
-            }
-        };
+        match kind {
+            Kind::Postgres => reached::empty_postgres().await,
+            Kind::Redis => reached::empty_redis().await,
+            Kind::Memory | Kind::Full | Kind::Normal => {}
+        }
+        let store = store(kind, path).await;
         let task = task(SPEC, store.now().await.expect("the time"));
         let agents = [task.spec.agent_id.clone()].into();
         let (instance, draws) = (InstanceId::generate(), AtomicU64::new(1));
-        let bench = Self { store, task, instance, agents, draws, folder: None };
+        let bench = Self { store, task, instance, agents, draws, kind, path: path.to_owned(), folder: None };
         bench.put_task(&bench.task).await;
         bench
+    }
+
+    /// The same records, through a store of its own: as another OS process has it.
+    pub(crate) async fn another(&self) -> Arc<dyn Store> {
+        store(self.kind, &self.path).await
+    }
+
+    /// Writes what waits, and lets go: what comes after finds no session of this one.
+    pub(crate) async fn end(&self) {
+        self.store.close().await.expect("a close");
     }
 
     /// Stores another task.
@@ -151,18 +197,22 @@ impl Bench {
     }
 
     pub(crate) async fn claim(&self, limit: usize) -> Vec<Run> {
+        self.claim_for(limit, Duration::from_secs(600)).await
+    }
+
+    pub(crate) async fn claim_for(&self, limit: usize, lease: Duration) -> Vec<Run> {
         let request = ClaimRequest {
             instance: self.instance,
             nonce: self.draws.fetch_add(1, Ordering::Relaxed),
             agents: Arc::clone(&self.agents),
             limit,
-            lease: Duration::from_secs(600),
+            lease,
             repeat: false,
         };
         self.store.claim(request).await.expect("a claim")
     }
 
-    pub(crate) fn starts(&self, runs: &[Run], now: Timestamp) -> Vec<RunWrite> {
+    fn starts(&self, runs: &[Run], now: Timestamp) -> Vec<RunWrite> {
         let start =
             |run: &Run| rules::start(run, run.token().expect("a token"), self.moment(now)).expect("claimed");
         runs.iter().map(start).collect()
@@ -180,10 +230,21 @@ impl Bench {
     /// Claims, starts and finishes up to so many. Answers how many there were.
     pub(crate) async fn cycle(&self, limit: usize) -> usize {
         let claimed = self.claim(limit).await;
-        let now = self.now().await;
-        let starts = self.starts(&claimed, now);
-        self.commit(starts.iter().cloned().map(Decision::from).collect()).await;
-        self.commit(self.finishes(&starts, now)).await;
+        self.carry_out(&claimed).await;
         claimed.len()
+    }
+
+    /// Starts and finishes what was claimed.
+    pub(crate) async fn carry_out(&self, claimed: &[Run]) {
+        let now = self.now().await;
+        let starts = self.begin(claimed, now).await;
+        self.commit(self.finishes(&starts, now)).await;
+    }
+
+    /// Starts what was claimed.
+    pub(crate) async fn begin(&self, claimed: &[Run], now: Timestamp) -> Vec<RunWrite> {
+        let starts = self.starts(claimed, now);
+        self.commit(starts.iter().cloned().map(Decision::from).collect()).await;
+        starts
     }
 }

@@ -1,6 +1,8 @@
 //! What is to be measured, and at which size.
 
-use std::time::Duration;
+use std::ops::Deref;
+
+use crate::arguments::{self, Groups, Scale};
 
 /// Figures that are measured together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +35,8 @@ pub(crate) enum Command {
 
 /// How much of everything.
 pub(crate) struct Plan {
-    groups: Vec<Group>,
-    /// Whether the sizes are those that the goals are for.
-    pub(crate) judges: bool,
-    /// Rounds that count; one more comes before them.
-    pub(crate) rounds: usize,
+    groups: Groups<Group>,
+    scale: Scale,
     /// Finished runs in the store that `serve` starts on.
     pub(crate) existing: usize,
     /// Starts of the program in a round.
@@ -54,16 +53,21 @@ pub(crate) struct Plan {
     pub(crate) listed: usize,
     /// Requests for a list in a round.
     pub(crate) lists: usize,
-    /// How long something is repeated that takes nanoseconds.
-    pub(crate) span: Duration,
+}
+
+impl Deref for Plan {
+    type Target = Scale;
+
+    fn deref(&self) -> &Scale {
+        &self.scale
+    }
 }
 
 impl Plan {
-    fn full() -> Self {
+    fn full(groups: Groups<Group>) -> Self {
         Self {
-            groups: Vec::new(),
-            judges: true,
-            rounds: 3,
+            groups,
+            scale: Scale::full(3),
             existing: 100_000,
             starts: 10,
             one: 1_000,
@@ -72,15 +76,13 @@ impl Plan {
             streams: 1_000,
             listed: 1_000_000,
             lists: 20,
-            span: Duration::from_millis(150),
         }
     }
 
-    fn quick() -> Self {
+    fn quick(groups: Groups<Group>) -> Self {
         Self {
-            groups: Vec::new(),
-            judges: false,
-            rounds: 1,
+            groups,
+            scale: Scale::quick(),
             existing: 500,
             starts: 1,
             one: 10,
@@ -89,31 +91,20 @@ impl Plan {
             streams: 20,
             listed: 1_000,
             lists: 2,
-            span: Duration::from_millis(2),
         }
     }
 
     pub(crate) fn wants(&self, group: Group) -> bool {
-        self.groups.is_empty() || self.groups.contains(&group)
+        self.groups.wants(group)
     }
 }
 
-pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
-    let arguments: Vec<String> = arguments.collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    if words == [SERVE] {
+pub(crate) fn parse(given: impl Iterator<Item = String>) -> Result<Command, String> {
+    let given: Vec<String> = given.collect();
+    if given == [SERVE] {
         return Ok(Command::Serve);
     }
-    let is_bench = words.contains(&"--bench") && !words.contains(&"--quick");
-    let mut plan = if is_bench { Plan::full() } else { Plan::quick() };
-    for word in words.into_iter().filter(|word| !["--bench", "--quick"].contains(word)) {
-        let group = GROUPS.iter().find(|(name, _)| *name == word).ok_or_else(usage)?;
-        plan.groups.push(group.1);
-    }
-    Ok(Command::Measure(plan))
-}
-
-fn usage() -> String {
-    let names: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
-    format!("usage: cargo bench -p tenure --bench http -- [--quick] [{}]...", names.join("|"))
+    let usage = || arguments::usage("cargo bench -p tenure --bench http", "", &GROUPS);
+    let (in_full, groups) = arguments::read(given.into_iter(), &GROUPS, |_| false).ok_or_else(usage)?;
+    Ok(Command::Measure(if in_full { Plan::full(groups) } else { Plan::quick(groups) }))
 }

@@ -1,10 +1,13 @@
 //! Events: of a run, or of all; as a list, or as a stream that goes on where a reader left off.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::limits::{self, within};
 use super::names::Named;
@@ -27,8 +30,10 @@ const AT_ONCE: usize = 200;
 /// About how many bytes an event takes besides what is particular.
 const EVENT_BYTES: usize = 512;
 
-/// How many events are looked at for those that are to be told, for one list.
+/// How many events are looked at for those that are to be told, for one list, and for how long: who gets fewer goes on
+/// from the cursor that it is given.
 const MOST_LOOKED_AT: usize = 10_000;
+const LOOK_TIME: Duration = Duration::from_millis(25);
 
 #[derive(Serialize)]
 struct OfRun<'a> {
@@ -190,8 +195,12 @@ fn bytes_of(event: &Event) -> usize {
 /// Some of them, found among all: no store knows them by their task.
 async fn some(api: &Api, only: &Only, asked: &Asked) -> Result<OfAll, Problem> {
     let mut found = OfAll { events: Vec::new(), count: 0, cursor: asked.after.unwrap_or(0), more: true };
-    let mut looked_at = 0;
-    while found.more && found.count < asked.limit && looked_at < MOST_LOOKED_AT {
+    let (mut looked_at, until) = (0, Instant::now() + LOOK_TIME);
+    while found.more
+        && found.count < asked.limit
+        && looked_at < MOST_LOOKED_AT
+        && (looked_at == 0 || Instant::now() < until)
+    {
         let events = within(api, api.tenure().events(Subject::All, found.cursor, PAGE)).await?;
         found.more = events.len() == PAGE;
         looked_at += events.len();

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, broadcast};
 
 use super::{
-    Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
-    Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
+    Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
+    PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
 };
 use crate::model::{
     AgentId, Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId,
@@ -42,6 +42,7 @@ pub enum Method {
     Run,
     RunByKey,
     Runs,
+    Count,
     Attempts,
     Events,
     Occurrences,
@@ -54,7 +55,7 @@ pub enum Method {
 
 impl Method {
     /// Every method.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Now,
         Self::Commit,
         Self::Claim,
@@ -69,6 +70,7 @@ impl Method {
         Self::Run,
         Self::RunByKey,
         Self::Runs,
+        Self::Count,
         Self::Attempts,
         Self::Events,
         Self::Occurrences,
@@ -151,6 +153,8 @@ async fn take(permits: &Semaphore) {
 pub struct Faulty {
     inner: Arc<dyn Store>,
     plan: Mutex<Plan>,
+    /// Hints that never come, instead of those of the store.
+    silence: Option<broadcast::Sender<Hint>>,
 }
 
 #[derive(Default)]
@@ -171,7 +175,13 @@ impl Faulty {
     /// Wraps a store; nothing fails until it is told to.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, plan: Mutex::default() }
+        Self { inner, plan: Mutex::default(), silence: None }
+    }
+
+    /// Wraps a store whose hints are all lost, as those of a server may be.
+    #[must_use]
+    pub fn deaf(inner: Arc<dyn Store>) -> Self {
+        Self { silence: Some(broadcast::channel(1).0), ..Self::new(inner) }
     }
 
     /// Fails this share of all calls, in thousandths: half of them refused, half with their answer lost.
@@ -180,7 +190,7 @@ impl Faulty {
     #[must_use]
     pub fn seeded(inner: Arc<dyn Store>, seed: u64, per_mille: u64) -> Self {
         let plan = Plan { drawn: Some((seed, per_mille)), ..Plan::default() };
-        Self { inner, plan: Mutex::new(plan) }
+        Self { plan: Mutex::new(plan), ..Self::new(inner) }
     }
 
     /// What happens to the next calls of a method, one after the other; `None` lets one be.
@@ -324,6 +334,10 @@ impl Store for Faulty {
         Box::pin(self.through(Method::Runs, move |store| store.runs(filter, page)))
     }
 
+    fn count(&self, filter: RunFilter, most: u64) -> Answer<'_, Counted> {
+        Box::pin(self.through(Method::Count, move |store| store.count(filter, most)))
+    }
+
     fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>> {
         let run_id = run_id.clone();
         Box::pin(self.through(Method::Attempts, move |store| store.attempts(&run_id)))
@@ -358,7 +372,7 @@ impl Store for Faulty {
     }
 
     fn watch(&self) -> broadcast::Receiver<Hint> {
-        self.inner.watch()
+        self.silence.as_ref().map_or_else(|| self.inner.watch(), broadcast::Sender::subscribe)
     }
 
     fn close(&self) -> Answer<'_, ()> {

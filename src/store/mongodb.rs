@@ -27,8 +27,8 @@ use self::link::Db;
 use self::reader::Read;
 use self::writer::{Command, Reply, Writer};
 use super::{
-    Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
-    Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
+    Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
+    PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
 };
 use crate::model::{
     AgentId, Attempt, Event, InstanceId, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task,
@@ -257,6 +257,10 @@ impl Store for MongoStore {
 
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>> {
         self.read(move |db| async move { list::runs(db, &filter, &page).await })
+    }
+
+    fn count(&self, filter: RunFilter, most: u64) -> Answer<'_, Counted> {
+        self.read(move |db| async move { list::count(db, &filter, most).await })
     }
 
     fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>> {

@@ -33,8 +33,8 @@ use self::conn::{Conn, Session};
 use self::fault::{Fault, Step};
 use self::writer::{Command, Reply, Writer};
 use super::{
-    Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
-    Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
+    Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
+    PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
 };
 use crate::model::{
     AgentId, Attempt, Event, Occurrence, Run, RunId, RunStatus, ScheduleState, Subject, Task, TaskId,
@@ -42,12 +42,14 @@ use crate::model::{
 };
 
 mod agents;
+mod attempt;
 mod check;
 mod claim;
 mod commit;
 mod conn;
 mod fault;
 mod flush;
+mod known;
 mod lanes;
 mod list;
 mod load;
@@ -55,6 +57,7 @@ mod migrate;
 mod options;
 mod prune;
 mod read;
+mod result;
 mod row;
 mod tx;
 mod write;
@@ -328,6 +331,10 @@ impl Store for PostgresStore {
 
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>> {
         slow!(self, |conn| list::runs(conn, &filter, &page))
+    }
+
+    fn count(&self, filter: RunFilter, most: u64) -> Answer<'_, Counted> {
+        slow!(self, |conn| list::count(conn, &filter, most))
     }
 
     fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>> {

@@ -28,8 +28,8 @@ use self::link::{Link, Shared};
 use self::reader::Read;
 use self::writer::{Command, Reply, Writer};
 use super::{
-    Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
-    Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
+    Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
+    PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
 };
 use crate::clock::Clock;
 use crate::model::{
@@ -328,6 +328,12 @@ impl Store for RedisStore {
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>> {
         Box::pin(
             async move { list::runs(self, &filter, &page).await?.map_err(|fault| fault.of_read(&self.name)) },
+        )
+    }
+
+    fn count(&self, filter: RunFilter, most: u64) -> Answer<'_, Counted> {
+        Box::pin(
+            async move { list::count(self, &filter, most).await?.map_err(|fault| fault.of_read(&self.name)) },
         )
     }
 

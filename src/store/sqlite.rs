@@ -27,8 +27,8 @@ use self::probe::Probe;
 use self::readers::{Extent, Given, Readers};
 use self::writer::With;
 use super::{
-    Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
-    Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
+    Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
+    PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
 };
 use crate::clock::Clock;
 use crate::model::{
@@ -61,6 +61,7 @@ mod read;
 mod readers;
 mod row;
 mod schema;
+mod session;
 mod tx;
 mod write;
 mod writer;
@@ -338,6 +339,10 @@ impl Store for SqliteStore {
 
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>> {
         self.show(Extent::Page, move |conn| list::runs(conn, &filter, &page))
+    }
+
+    fn count(&self, filter: RunFilter, most: u64) -> Answer<'_, Counted> {
+        self.read(Extent::Page, move |conn, _| list::count(conn, &filter, most))
     }
 
     fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>> {

@@ -19,8 +19,8 @@ use crate::store::{Page, PageRequest, Refusal, RunFilter};
 /// How often a run that may settle on another host is looked at.
 const WAIT_POLL: Duration = Duration::from_secs(1);
 
-/// How long a page of a listing is looked for.
-const PAGE_TIME: Duration = Duration::from_millis(30);
+/// How long a page of a listing is looked for: a list with its total is to take less than 50 ms.
+const PAGE_TIME: Duration = Duration::from_millis(20);
 
 /// What a caller asks of a task.
 #[derive(Debug, Clone, Default)]

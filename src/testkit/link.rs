@@ -13,8 +13,8 @@ use crate::model::{
     Timestamp,
 };
 use crate::store::{
-    Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
-    Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
+    Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
+    PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
 };
 
 /// How the store answers a host.
@@ -163,6 +163,10 @@ impl Store for Link {
 
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>> {
         self.read(self.store.runs(filter, page))
+    }
+
+    fn count(&self, filter: RunFilter, most: u64) -> Answer<'_, Counted> {
+        self.read(self.store.count(filter, most))
     }
 
     fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>> {

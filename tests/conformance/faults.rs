@@ -168,6 +168,7 @@ async fn call(store: &Faulty, method: Method) -> Result<(), StoreError> {
         Method::Run => store.run(&run).await.map(drop),
         Method::RunByKey => store.run_by_key(&id, "k").await.map(drop),
         Method::Runs => store.runs(RunFilter::default(), page()).await.map(drop),
+        Method::Count => store.count(RunFilter::default(), 10).await.map(drop),
         Method::Attempts => store.attempts(&run).await.map(drop),
         Method::Events => store.events(Subject::All, 0, 1).await.map(drop),
         Method::Occurrences => store.occurrences(&id, page()).await.map(drop),

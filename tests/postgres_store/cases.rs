@@ -10,8 +10,8 @@ use tenure::model::{InstanceId, Run, RunId, RunStatus, Subject, Task, Timestamp}
 use tenure::rules::{self, Moment, Wanted};
 use tenure::store::conformance::{claim_request, spec};
 use tenure::store::{
-    PageRequest, PostgresOptions, PostgresStore, PruneRequest, RefusedKind, RenewRequest, RunFilter,
-    RunWrite, Store, StoreError,
+    Expect, PageRequest, PostgresOptions, PostgresStore, PruneRequest, Refusal, RefusedKind, RenewRequest,
+    RunFilter, RunWrite, Store, StoreError,
 };
 
 use super::postgres::{Lent, client, lend, options};
@@ -30,6 +30,7 @@ macro_rules! list {
 
 list! {
     an_empty_schema_may_be_opened_by_many_at_once,
+    an_older_schema_is_brought_up_to_date_with_what_is_in_it,
     a_newer_schema_is_refused_with_both_versions,
     an_edited_migration_is_refused_by_name,
     a_password_is_shown_nowhere,
@@ -43,6 +44,7 @@ list! {
     field_x01_a_ready_run_that_cannot_be_read_stops_no_claim,
     no_reader_sees_a_cursor_appear_behind_one_it_has_seen,
     field_c02_a_cancel_by_another_instance_is_heard_with_its_name,
+    a_writer_that_remembers_sees_what_another_has_written,
     field_g01_no_statement_reads_a_table_from_end_to_end,
     a_call_that_the_server_cannot_take_fails_alone,
 }
@@ -110,7 +112,50 @@ async fn an_empty_schema_may_be_opened_by_many_at_once() {
     assert_eq!(stores[0].counts(None).await.unwrap(), [(RunStatus::Queued, 8)]);
     let rows = schema.sql().await.query("SELECT version, name FROM schema_migrations", &[]).await.unwrap();
     let applied: Vec<(i32, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    assert_eq!(applied, [(1, "0001_first".to_owned())]);
+    assert_eq!(applied, [(1, "0001_first".to_owned()), (2, "0002_speed".to_owned())]);
+}
+
+/// What the second migration made, undone.
+const BEFORE_SPEED: &str = "
+    ALTER TABLE meta DROP COLUMN version;
+    INSERT INTO attempts (rid, fence, started_at, number, status, instance)
+        SELECT rid, fence, attempt_started_at, attempt, 0, owner FROM runs WHERE tried IS NOT NULL;
+    ALTER TABLE runs DROP COLUMN tried, DROP COLUMN small;
+    DROP INDEX runs_paused;
+    CREATE INDEX runs_paused ON runs (tid, rid) WHERE place = 4;
+    CREATE INDEX runs_waiting ON runs (rid) WHERE place <> 0;
+    DROP INDEX specs_of_agent;
+    DROP INDEX specs_of_session;
+    DROP TABLE marks;
+    DELETE FROM schema_migrations WHERE version = 2;";
+
+async fn an_older_schema_is_brought_up_to_date_with_what_is_in_it() {
+    let schema = Schema::new();
+    let store = schema.open().await;
+    enqueue(&store, 3).await;
+    let held = store.claim(claim_request(1, 1)).await.unwrap().remove(0);
+    let begun = rules::start(&held, held.token().unwrap(), Moment { now: NOW, stamp: 3 }).unwrap();
+    store.commit(vec![begun.clone().into()]).await.unwrap().remove(0).unwrap();
+    store.close().await.unwrap();
+    schema.sql().await.batch_execute(BEFORE_SPEED).await.unwrap();
+    let store = schema.open().await;
+    assert!(store.check(false).await.unwrap().is_empty());
+    assert_eq!(store.attempts(&held.run_id).await.unwrap().len(), 1);
+    let outcome =
+        rules::Outcome::Completed(tenure::model::RunResult::Inline(tenure::model::Payload::text("x")));
+    let moment = Moment { now: NOW, stamp: 4 };
+    let end = rules::finish(&begun.run, held.token().unwrap(), outcome, 0, moment).unwrap();
+    store.commit(vec![end.into()]).await.unwrap().remove(0).unwrap();
+    let attempts = store.attempts(&held.run_id).await.unwrap();
+    assert_eq!(attempts.iter().map(|attempt| attempt.finished_at).collect::<Vec<_>>(), [Some(NOW)]);
+    for filter in [
+        RunFilter { created_after: Some(NOW), ..RunFilter::default() },
+        RunFilter { session_id: Some(held.spec.session_id.clone()), ..RunFilter::default() },
+        RunFilter { agent_id: Some(held.spec.agent_id.clone()), ..RunFilter::default() },
+    ] {
+        assert_eq!(store.runs(filter.clone(), PageRequest::default()).await.unwrap().items.len(), 3);
+        assert_eq!(store.count(filter, 10).await.unwrap().count, 3);
+    }
 }
 
 async fn a_newer_schema_is_refused_with_both_versions() {
@@ -121,7 +166,7 @@ async fn a_newer_schema_is_refused_with_both_versions() {
     let (kind, message) = refusal(PostgresStore::connect(schema.0.clone()).await);
     sql.batch_execute("DELETE FROM schema_migrations WHERE version = 999").await.unwrap();
     assert_eq!(kind, RefusedKind::NewerSchema);
-    assert!(message.contains("schema version 999") && message.contains("up to 1"), "{message}");
+    assert!(message.contains("schema version 999") && message.contains("up to 2"), "{message}");
 }
 
 async fn an_edited_migration_is_refused_by_name() {
@@ -334,6 +379,41 @@ async fn field_c02_a_cancel_by_another_instance_is_heard_with_its_name() {
     tokio::time::timeout(Duration::from_secs(20), heard).await.expect("such a hint within 20 s");
 }
 
+async fn a_writer_that_remembers_sees_what_another_has_written() {
+    let schema = Schema::new();
+    let (one, other) = (schema.open().await, schema.open().await);
+    enqueue(&one, 2).await;
+    let held = one.claim(claim_request(1, 2)).await.unwrap();
+    let moment = |stamp| Moment { now: NOW, stamp };
+    let begin = |run: &Run| rules::start(run, run.token().unwrap(), moment(3)).unwrap();
+    let begun: Vec<RunWrite> = held.iter().map(begin).collect();
+    let verdicts = one.commit(begun.iter().cloned().map(Into::into).collect()).await.unwrap();
+    assert!(verdicts.iter().all(Result::is_ok), "{verdicts:?}");
+    let force = rules::CancelRequest {
+        mode: tenure::model::CancelMode::Force,
+        reason: "enough".into(),
+        requested_by: "a person".into(),
+        force_after: None,
+    };
+    let rules::Cancel::Write(write) = rules::cancel(&begun[0].run, &force, moment(4)) else { panic!("held") };
+    other.commit(vec![write.into()]).await.unwrap().remove(0).unwrap();
+    let end = |write: &RunWrite| -> RunWrite {
+        let outcome = rules::Outcome::Cancelled(None);
+        rules::finish(&write.run, write.run.token().unwrap(), outcome, 0, moment(5)).unwrap()
+    };
+    let ends = begun.iter().map(|write| end(write).into()).collect();
+    let verdicts = one.commit(ends).await.unwrap();
+    assert!(matches!(verdicts[0], Err(Refusal::Fenced { .. })), "{verdicts:?}");
+    assert_eq!(verdicts[1], Ok(()), "of the other run nothing has changed");
+    let asked = begun[1].run.clone();
+    let again = RunWrite {
+        expect: Expect::At { version: asked.version, token: None, unrenewed: None },
+        ..begun[1].clone()
+    };
+    let verdict = one.commit(vec![again.into()]).await.unwrap().remove(0);
+    assert!(matches!(verdict, Err(Refusal::StaleRun { status: RunStatus::Cancelled, .. })), "{verdict:?}");
+}
+
 async fn works(store: &dyn Store) {
     let moment =
         async || Moment { now: store.now().await.unwrap(), stamp: InstanceId::generate().bits() as u64 };
@@ -362,6 +442,21 @@ async fn works(store: &dyn Store) {
     store.counts(None).await.unwrap();
     let filter = RunFilter { statuses: vec![RunStatus::Completed], ..RunFilter::default() };
     assert_eq!(store.runs(filter, PageRequest::default()).await.unwrap().items.len(), 20);
+    let any = RunFilter::default;
+    for filter in [
+        any(),
+        RunFilter { task_id: Some(held[0].spec.task_id.clone()), ..any() },
+        RunFilter { agent_id: Some(held[0].spec.agent_id.clone()), ..any() },
+        RunFilter { session_id: Some(held[0].spec.session_id.clone()), ..any() },
+        RunFilter { statuses: vec![RunStatus::Completed, RunStatus::Queued, RunStatus::Running], ..any() },
+        RunFilter { trigger: Some(tenure::model::Trigger::Manual), ..any() },
+        RunFilter { created_after: Some(Timestamp::from_ms(0)), ..any() },
+        RunFilter { text: Some("it".to_owned()), ..any() },
+        RunFilter { owned: Some(false), ..any() },
+    ] {
+        assert_eq!(store.runs(filter.clone(), PageRequest::default()).await.unwrap().items.len(), 50);
+        assert_eq!(store.count(filter, 100).await.unwrap().count, 50);
+    }
     let before = store.now().await.unwrap().plus(lease);
     assert_eq!(store.prune(PruneRequest { before, keep: 0, limit: 5 }).await.unwrap().runs, 5);
 }

@@ -30,9 +30,13 @@ pub(crate) fn postgres() -> &'static Found {
     static FOUND: OnceLock<Found> = OnceLock::new();
     FOUND.get_or_init(|| match std::env::var("TENURE_TEST_POSTGRES") {
         Ok(url) => Ok(url),
-        Err(_) => start_postgres().inspect_err(|why| skipped("postgres", why)),
+        Err(_) => start_postgres(&FORGETFUL).inspect_err(|why| skipped("postgres", why)),
     })
 }
+
+/// What tests need not wait for: nothing of theirs has to survive the machine.
+const FORGETFUL: [&str; 4] =
+    ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off"];
 
 /// Whether tests without this server have to fail instead of being left out.
 pub(crate) fn is_required(server: &str) -> bool {
@@ -48,13 +52,12 @@ fn skipped(server: &str, why: &str) {
 
 /// Initialises and starts, then waits for the pipe to close.
 const LIFE: &str = r#"
-folder=$1; port=$2; bin=$3
+folder=$1; port=$2; bin=$3; shift 3
 trap : INT TERM HUP
 "$bin/initdb" -D "$folder/data" -U tenure --auth=trust --no-sync --no-instructions -E UTF8 --locale=C >&2 || exit 1
 die=; if setpriv --pdeathsig KILL true 2>/dev/null; then die='setpriv --pdeathsig KILL'; fi
 $die "$bin/postgres" -D "$folder/data" -p "$port" -c listen_addresses=127.0.0.1 -c unix_socket_directories= \
-    -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=200 -c lc_messages=C \
-    -c autovacuum=off </dev/null &
+    -c max_connections=200 -c lc_messages=C "$@" </dev/null &
 server=$!
 exec 2>/dev/null
 cat >/dev/null
@@ -62,14 +65,15 @@ kill -QUIT $server; wait $server
 rm -rf "$folder"
 "#;
 
-fn start_postgres() -> Found {
+/// A server of its own, with these settings.
+pub(crate) fn start_postgres(settings: &[&str]) -> Found {
     let bin = programs(&["initdb", "postgres"], &installed_postgres()).ok_or(
         "no programs initdb and postgres; install a PostgreSQL server, or name one in TENURE_TEST_POSTGRES",
     )?;
     let mut why = String::new();
     // A free port may be taken by somebody else before the server has it.
     for _ in 0..3 {
-        match try_postgres(&bin) {
+        match try_postgres(&bin, settings) {
             Ok(url) => return Ok(url),
             Err(error) => why = error,
         }
@@ -77,12 +81,13 @@ fn start_postgres() -> Found {
     Err(why)
 }
 
-fn try_postgres(bin: &Path) -> Found {
+fn try_postgres(bin: &Path, settings: &[&str]) -> Found {
     let text = |error: std::io::Error| error.to_string();
     let folder = tempfile::Builder::new().prefix("tenure-postgres-").tempdir().map_err(text)?;
     let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).map_err(text)?.port();
     let mut command = Command::new("sh");
     command.args(["-c", LIFE, "life"]).arg(folder.path()).arg(port.to_string()).arg(bin);
+    command.args(settings.iter().flat_map(|setting| ["-c", *setting]));
     command.current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     if let Some((user, group)) = other_user() {
         std::os::unix::fs::chown(folder.path(), Some(user), Some(group)).map_err(text)?;

@@ -1,7 +1,8 @@
 //! What is to be measured, and at which size.
 
-use std::time::Duration;
+use std::ops::Deref;
 
+use crate::arguments::{self, Groups, Scale};
 use crate::flavour::Flavour;
 use crate::memory::{Load, Variant};
 
@@ -37,58 +38,47 @@ pub(crate) enum Command {
 
 /// How much of everything.
 pub(crate) struct Plan {
-    groups: Vec<Group>,
-    /// Whether the sizes are those that the goals are for.
-    pub(crate) judges: bool,
-    /// Rounds that count; one more comes before them.
-    pub(crate) rounds: usize,
+    groups: Groups<Group>,
+    scale: Scale,
     /// Processes, operations or keys.
     pub(crate) many: usize,
     /// A tenth of it.
     pub(crate) few: usize,
     /// Pairs of a reservation and a release.
     pub(crate) pairs: usize,
-    /// How long something is repeated that takes nanoseconds.
-    pub(crate) span: Duration,
+}
+
+impl Deref for Plan {
+    type Target = Scale;
+
+    fn deref(&self) -> &Scale {
+        &self.scale
+    }
 }
 
 impl Plan {
-    fn full() -> Self {
-        Self {
-            groups: Vec::new(),
-            judges: true,
-            rounds: 5,
-            many: 100_000,
-            few: 10_000,
-            pairs: 50_000,
-            span: Duration::from_millis(150),
-        }
+    fn full(groups: Groups<Group>) -> Self {
+        Self { groups, scale: Scale::full(5), many: 100_000, few: 10_000, pairs: 50_000 }
     }
 
-    fn quick() -> Self {
-        let (rounds, many, few, pairs) = (1, 1_000, 100, 500);
-        Self { groups: Vec::new(), judges: false, rounds, many, few, pairs, span: Duration::from_millis(2) }
+    fn quick(groups: Groups<Group>) -> Self {
+        Self { groups, scale: Scale::quick(), many: 1_000, few: 100, pairs: 500 }
     }
 
     pub(crate) fn wants(&self, group: Group) -> bool {
-        self.groups.is_empty() || self.groups.contains(&group)
+        self.groups.wants(group)
     }
 }
 
-pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
-    let arguments: Vec<String> = arguments.collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+pub(crate) fn parse(given: impl Iterator<Item = String>) -> Result<Command, String> {
+    let given: Vec<String> = given.collect();
+    let words: Vec<&str> = given.iter().map(String::as_str).collect();
     if let [word @ (WEIGH | LIVE), variant, flavour, count] = words[..] {
         let command = if word == WEIGH { Command::WeighOne } else { Command::LiveOne };
         return load(variant, flavour, count).map(command).ok_or_else(usage);
     }
-    let is_bench = words.contains(&"--bench") && !words.contains(&"--quick");
-    let mut plan = if is_bench { Plan::full() } else { Plan::quick() };
-    for word in words.into_iter().filter(|word| !["--bench", "--quick"].contains(word)) {
-        let group = GROUPS.iter().find(|(name, _)| *name == word).ok_or_else(usage)?;
-        plan.groups.push(group.1);
-    }
-    Ok(Command::Measure(plan))
+    let (in_full, groups) = arguments::read(given.into_iter(), &GROUPS, |_| false).ok_or_else(usage)?;
+    Ok(Command::Measure(if in_full { Plan::full(groups) } else { Plan::quick(groups) }))
 }
 
 pub(crate) const WEIGH: &str = "--weigh-one";
@@ -100,6 +90,5 @@ fn load(variant: &str, flavour: &str, count: &str) -> Option<Load> {
 }
 
 fn usage() -> String {
-    let names: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
-    format!("usage: cargo bench -p tenure-actors -- [--quick] [{}]...", names.join("|"))
+    arguments::usage("cargo bench -p tenure-actors", "", &GROUPS)
 }

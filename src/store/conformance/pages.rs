@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::support::{A, done, ids, run_id, task_id};
 use super::{Fixture, list};
-use crate::model::{RunStatus, Trigger};
+use crate::model::{AgentId, Run, RunStatus, Trigger};
 use crate::rules;
-use crate::store::{PageRequest, RefusedKind, RunFilter, StoreError};
+use crate::store::{Counted, PageRequest, RefusedKind, RunFilter, StoreError};
 use serde_json::json;
 
 list! {
@@ -21,6 +21,8 @@ list! {
     a_page_of_nothing_is_refused,
     a_page_that_is_full_and_last_has_no_cursor,
     runs_are_counted_by_status_and_task,
+    what_a_filter_lets_through_is_counted_as_it_is_listed,
+    no_more_is_counted_than_is_wanted,
 }
 
 async fn some(f: &Fixture, count: usize) {
@@ -53,7 +55,9 @@ async fn pages_of_runs_are_stable_under_inserts(f: Fixture) {
     assert_eq!(seen, ["r6", "r5", "r4", "r3", "r2", "r1", "r0"]);
 }
 
-async fn each_filter_of_runs_holds(f: Fixture) {
+/// A run that begins and one that waits, different in all that can be asked for; each filter, with what it lets
+/// through.
+async fn filtered(f: &Fixture) -> (Run, Vec<(RunFilter, Vec<&'static str>)>) {
     let start = f.now().await;
     let one = f.task(json!({ "task_id": "one", "query": "Buy Milk" })).await;
     let fields = json!({ "task_id": "two", "agent_id": "other",
@@ -82,11 +86,16 @@ async fn each_filter_of_runs_holds(f: Fixture) {
         (RunFilter { created_before: middle, ..any() }, vec!["a"]),
         (RunFilter { text: Some("bUY m".into()), ..any() }, vec!["a"]),
     ];
+    (running, cases.into())
+}
+
+async fn each_filter_of_runs_holds(f: Fixture) {
+    let (running, cases) = filtered(&f).await;
     for (filter, expected) in cases {
         assert_eq!(ids(&f.list(filter.clone()).await), expected, "{filter:?}");
     }
     f.finish(&running, done("x")).await;
-    let ended = RunFilter { statuses: vec![RunStatus::Completed], ..any() };
+    let ended = RunFilter { statuses: vec![RunStatus::Completed], ..RunFilter::default() };
     assert_eq!(ids(&f.list(ended).await), ["a"]);
 }
 
@@ -228,4 +237,31 @@ async fn runs_are_counted_by_status_and_task(f: Fixture) {
     assert_eq!(f.counts(Some(&task_id("other"))).await, [(Queued, 1)].into());
     assert!(f.counts(Some(&task_id("none"))).await.is_empty());
     assert_eq!(f.read(&run_id("r2")).await.status, Queued);
+}
+
+async fn what_a_filter_lets_through_is_counted_as_it_is_listed(f: Fixture) {
+    let (_, cases) = filtered(&f).await;
+    let owned = |owned| RunFilter { owned: Some(owned), ..RunFilter::default() };
+    let unknown = RunFilter { agent_id: AgentId::new("unknown").ok(), ..RunFilter::default() };
+    let more = [(owned(true), vec![]), (owned(false), vec!["b", "a"]), (unknown, vec![])];
+    for (filter, expected) in cases.into_iter().chain(more) {
+        let counted = f.store.count(filter.clone(), 100).await.unwrap();
+        assert_eq!(counted, Counted { count: expected.len() as u64, exact: true }, "{filter:?}");
+    }
+}
+
+async fn no_more_is_counted_than_is_wanted(f: Fixture) {
+    some(&f, 5).await;
+    let texts = [None, Some("do it".to_owned())];
+    let counts = [(0, 0, false), (1, 1, false), (4, 4, false), (5, 5, true), (u64::MAX, 5, true)];
+    for text in texts {
+        for (most, count, exact) in counts {
+            let filter = RunFilter { text: text.clone(), ..RunFilter::default() };
+            assert_eq!(f.store.count(filter, most).await.unwrap(), Counted { count, exact }, "{most}");
+        }
+    }
+    f.claim(A, 2).await;
+    let waiting = RunFilter { statuses: vec![RunStatus::Queued], ..RunFilter::default() };
+    assert_eq!(f.store.count(waiting.clone(), 3).await.unwrap(), Counted { count: 3, exact: true });
+    assert_eq!(f.store.count(waiting, 2).await.unwrap(), Counted { count: 2, exact: false });
 }

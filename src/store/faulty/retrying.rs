@@ -9,8 +9,8 @@ use crate::model::{
     Timestamp,
 };
 use crate::store::{
-    Agenda, Answer, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest, PruneRequest,
-    Pruned, Refusal, RenewRequest, Renewal, RunFilter, Store, StoreError, TaskChange,
+    Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
+    PruneRequest, Pruned, Refusal, RenewRequest, Renewal, RunFilter, Store, StoreError, TaskChange,
 };
 
 /// The most tries of one call: a store that never answers otherwise is not waited for.
@@ -175,6 +175,10 @@ impl Store for Retrying {
 
     fn runs(&self, filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>> {
         self.again(move |store, _| store.runs(filter.clone(), page.clone()))
+    }
+
+    fn count(&self, filter: RunFilter, most: u64) -> Answer<'_, Counted> {
+        self.again(move |store, _| store.count(filter.clone(), most))
     }
 
     fn attempts(&self, run_id: &RunId) -> Answer<'_, Vec<Attempt>> {

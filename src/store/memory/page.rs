@@ -2,7 +2,7 @@
 
 use super::state::State;
 use crate::model::{Occurrence, Run, ScheduleState, Task, TaskId, Timestamp};
-use crate::store::{Page, PageRequest, RefusedKind, RunFilter, StoreError};
+use crate::store::{Counted, Page, PageRequest, RefusedKind, RunFilter, StoreError};
 
 /// How many runs a page looks at.
 const LOOKED_AT: usize = 20_000;
@@ -25,12 +25,7 @@ impl State {
         page: &PageRequest,
     ) -> Result<Page<Run>, StoreError> {
         let below = position(page, "runs", |text| text.parse().ok())?.unwrap_or(u64::MAX);
-        let numbers: Box<dyn Iterator<Item = u64> + '_> = match &filter.task_id {
-            Some(task_id) => Box::new(self.index.of_task(task_id, below)),
-            None if filter.owned == Some(true) => Box::new(self.index.owned(below)),
-            None if !filter.statuses.is_empty() => Box::new(self.index.in_states(&filter.statuses, below)),
-            None => Box::new(self.runs.below(below)),
-        };
+        let numbers = self.candidates(filter, below);
         let text = filter.text.as_ref().map(|text| text.to_ascii_lowercase());
         let (mut looked_at, mut last) = (0, None);
         let found = numbers
@@ -51,6 +46,30 @@ impl State {
             next = last.map(|number| format!("runs:{number}"));
         }
         Ok(Page { items: items.into_iter().map(|(_, run)| run).collect(), next, corrupt })
+    }
+
+    pub(super) fn count(&self, filter: &RunFilter, most: u64) -> Counted {
+        let text = filter.text.as_ref().map(|text| text.to_ascii_lowercase());
+        let mut looked_at = self.candidates(filter, u64::MAX);
+        let mut count = 0;
+        for number in looked_at.by_ref().take(LOOKED_AT) {
+            let found = self.runs.get(number).is_some_and(|r| matches(filter, text.as_deref(), &r.run));
+            if found && count == most {
+                return Counted { count, exact: false };
+            }
+            count += u64::from(found);
+        }
+        Counted { count, exact: looked_at.next().is_none() }
+    }
+
+    /// Runs below a number, the newest first, among which all are that the filter lets through.
+    fn candidates<'a>(&'a self, filter: &'a RunFilter, below: u64) -> Box<dyn Iterator<Item = u64> + 'a> {
+        match &filter.task_id {
+            Some(task_id) => Box::new(self.index.of_task(task_id, below)),
+            None if filter.owned == Some(true) => Box::new(self.index.owned(below)),
+            None if !filter.statuses.is_empty() => Box::new(self.index.in_states(&filter.statuses, below)),
+            None => Box::new(self.runs.below(below)),
+        }
     }
 
     pub(super) fn page_of_occurrences(

@@ -10,7 +10,7 @@ use super::link::{Ask, Db, Tx, name};
 use super::told;
 use crate::model::{AgentId, Occurrence, Run, RunStatus, ScheduleState, Task, TaskId, Timestamp};
 use crate::store::memory::page::matches;
-use crate::store::{Page, PageRequest, RunFilter};
+use crate::store::{Counted, Page, PageRequest, RunFilter};
 
 /// How many runs a page looks at.
 const LOOKED_AT: usize = 4000;
@@ -110,6 +110,29 @@ pub(super) async fn runs(db: Arc<Db>, filter: &RunFilter, request: &PageRequest)
     let looked = look(&mut tx, filter, before, &mut pager).await;
     tx.done(looked).await?;
     Ok(pager.page)
+}
+
+/// How many runs are read at once to be counted, and how often.
+const COUNTED: usize = 1000;
+const MOST_PAGES: usize = 10;
+
+/// How many runs there are, up to a number.
+pub(super) async fn count(db: Arc<Db>, filter: &RunFilter, most: u64) -> Step<Counted> {
+    let (mut count, mut cursor) = (0_u64, None);
+    for _ in 0..MOST_PAGES {
+        // One more than is wanted, to know whether there are others.
+        let limit = usize::try_from((most - count).saturating_add(1)).unwrap_or(COUNTED).min(COUNTED);
+        let page = runs(Arc::clone(&db), filter, &PageRequest { limit, cursor }).await?;
+        count += (page.items.len() + page.corrupt.len()) as u64;
+        if count > most {
+            return Ok(Counted { count: most, exact: false });
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(Counted { count, exact: true });
+        }
+    }
+    Ok(Counted { count, exact: false })
 }
 
 async fn look(tx: &mut Tx, filter: &RunFilter, mut before: i64, pager: &mut Pager<Run>) -> Step<()> {

@@ -4,6 +4,7 @@
 use super::conn::{Conn, with};
 use super::fault::Step;
 use super::lanes::Stand;
+use super::list::MARK;
 use super::load::Needs;
 use super::row::{Loaded, REST, STORED, WHOLE, get, place, status, text, trigger};
 use super::tx::Tx;
@@ -24,6 +25,7 @@ enum Repair {
     Enter { rid: i64 },
     Place { rid: i64 },
     LetGo { lid: i64 },
+    Mark { mark: i64, first_at: i64, last_at: i64 },
 }
 
 /// What is wrong, in words.
@@ -39,7 +41,23 @@ pub(super) async fn find(conn: &Conn) -> Step<Vec<Finding>> {
     lanes(conn, &mut found).await?;
     places(conn, &mut found).await?;
     idle_lanes(conn, &mut found).await?;
+    marks(conn, &mut found).await?;
     Ok(found)
+}
+
+/// Runs that were queued at another time than listings are told.
+async fn marks(conn: &Conn, found: &mut Vec<Finding>) -> Step<()> {
+    let sql = format!(
+        "SELECT s.rid / {MARK}, min(s.queued_at), max(s.queued_at) FROM specs s
+         LEFT JOIN marks m ON m.mark = s.rid / {MARK}
+         GROUP BY 1 HAVING coalesce(min(s.queued_at) < min(m.first_at) OR max(s.queued_at) > max(m.last_at), true)"
+    );
+    for row in &conn.ask(sql, Vec::new()).await? {
+        let (mark, first_at, last_at): (i64, i64, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
+        let message = format!("listings look for the runs from number {} on at other times", mark * MARK);
+        found.push(Finding { message, repair: Repair::Mark { mark, first_at, last_at } });
+    }
+    Ok(())
 }
 
 async fn counters(conn: &Conn, found: &mut Vec<Finding>) -> Step<()> {
@@ -149,6 +167,8 @@ impl Tx<'_> {
     /// what is left cannot be repaired.
     pub(super) async fn repair(&mut self) -> Step<Vec<String>> {
         let mut told: Vec<String> = Vec::new();
+        self.memory.forget_runs();
+        self.wrote = true;
         for _ in 0..4 {
             self.flush().await?;
             let findings = find(self.conn).await?;
@@ -196,6 +216,10 @@ impl Tx<'_> {
             Repair::Enter { rid } => self.enter_again(rid).await?,
             Repair::Place { rid } => self.place_again(rid).await?,
             Repair::LetGo { lid } => self.open_lane(lid).await?,
+            Repair::Mark { mark, first_at, last_at } => {
+                self.marks.insert(mark, (first_at, last_at));
+                self.flush().await?;
+            }
         }
         Ok(())
     }
@@ -242,7 +266,7 @@ impl Tx<'_> {
         let write = RunWrite { expect, run: run.clone(), attempt: None, events: Vec::new() };
         let mut needs = Needs::default();
         needs.of_decision(&Decision::from(write));
-        let (kinds, says) = needs.questions(self.names);
+        let (kinds, says) = needs.questions(self.memory);
         self.expect(&needs);
         for (kind, answer) in kinds.into_iter().zip(self.conn.say(None, says, None).await?) {
             self.take(kind, answer?)?;

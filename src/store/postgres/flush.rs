@@ -25,6 +25,7 @@ impl Tx<'_> {
         if says.is_empty() {
             return Ok(());
         }
+        self.wrote = true;
         for answer in self.conn.say(None, says, None).await? {
             answer?;
         }
@@ -34,9 +35,11 @@ impl Tx<'_> {
     /// Writes the rest and commits, in one round trip.
     pub(super) async fn finish(mut self, told: Option<(String, String)>) -> Result<(), Failed> {
         let mut says = self.rows().map_err(Failed::Before)?;
-        if !says.is_empty() || self.meta.cursor != self.before {
+        if !says.is_empty() || self.wrote || self.meta.cursor != self.before {
+            self.meta.version += 1;
             let meta = &self.meta;
-            let numbers = with![meta.rid, meta.cursor, meta.tid, meta.aid, meta.lid, meta.lane_version];
+            let numbers =
+                with![meta.rid, meta.cursor, meta.tid, meta.aid, meta.lid, meta.lane_version, meta.version];
             says.push(Say::new(META, numbers));
         }
         says.extend(told.map(|(channel, payload)| notify(channel, payload)));
@@ -48,6 +51,7 @@ impl Tx<'_> {
                 return Err(if certain { Failed::Before(fault) } else { Failed::AtCommit(fault) });
             }
         }
+        self.memory.keep(std::mem::take(&mut self.runs).into_values(), self.meta.version);
         Ok(())
     }
 
@@ -57,10 +61,11 @@ impl Tx<'_> {
         let out = std::mem::take(&mut self.out);
         names(&out, &mut says);
         let tasks: Vec<(&TaskId, &mut TaskEntry)> = self.tasks.iter_mut().collect();
-        put_tasks(tasks, &self.names.tasks, &mut says)?;
+        put_tasks(tasks, &self.memory.names.tasks, &mut says)?;
         self.put_runs(&mut says);
         self.put_lanes(&out, &mut says);
         put_records(&out, &mut says)?;
+        put_marks(&std::mem::take(&mut self.marks), &mut says);
         put_events(&out, &mut says);
         let counts = std::mem::take(&mut self.counts);
         put_counts(&counts, &mut says);
@@ -216,6 +221,8 @@ fn run_columns(rows: &[Entry]) -> Vec<super::conn::Param> {
         column!(e, resting(e.stored.status)),
         rest!(e, owner),
         column!(e, e.stored.extra.clone()),
+        column!(e, e.stored.tried.clone()),
+        column!(e, e.rest.as_ref().and_then(|rest| rest.small.clone())),
     ]
 }
 
@@ -350,6 +357,15 @@ fn put_records(out: &Out, says: &mut Vec<Say>) -> Step<()> {
     Ok(())
 }
 
+fn put_marks(marks: &BTreeMap<i64, (i64, i64)>, says: &mut Vec<Say>) {
+    if marks.is_empty() {
+        return;
+    }
+    let numbers: Vec<i64> = marks.keys().copied().collect();
+    let (first, last): (Vec<i64>, Vec<i64>) = marks.values().copied().unzip();
+    says.push(Say::new(PUT_MARKS, with![numbers, first, last]));
+}
+
 fn results(results: &BTreeMap<i64, RunResult>) -> Say {
     let (mut sizes, mut media_types, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let (mut paths, mut previews) = (Vec::new(), Vec::new());
@@ -429,21 +445,22 @@ fn put_counts(counts: &BTreeMap<i64, [i64; RunStatus::ALL.len()]>, says: &mut Ve
 
 const META: &str =
     "UPDATE meta SET next_rid = $1, next_cursor = $2, next_tid = $3, next_aid = $4, next_lid = $5,
-    lane_version = $6 WHERE id = 0";
+    lane_version = $6, version = $7 WHERE id = 0";
 
 macro_rules! unnest_runs {
     () => {
         "unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
         $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::int[], $20::int[], $21::int[], $22::int[],
-        $23::int[], $24::int[], $25::smallint[], $26::smallint[], $27::smallint[], $28::uuid[], $29::text[])"
+        $23::int[], $24::int[], $25::smallint[], $26::smallint[], $27::smallint[], $28::uuid[], $29::text[],
+        $30::bytea[], $31::bytea[])"
     };
 }
 macro_rules! run_names {
     () => {
         "rid, tid, aid, lane, due_at, wake_at, version, stamp, fence, last_event, nonce, expires_at, heartbeat_at,
         claimed_at, started_at, attempt_started_at, finished_at, ended_at, priority, lanes, flags, attempt, failures,
-        interruptions, status, place, resting, owner, extra"
+        interruptions, status, place, resting, owner, extra, tried, small"
     };
 }
 
@@ -456,7 +473,8 @@ pub(super) const UPDATE_RUNS: &str = concat!(
      heartbeat_at = x.heartbeat_at, claimed_at = x.claimed_at, started_at = x.started_at,
      attempt_started_at = x.attempt_started_at, finished_at = x.finished_at, ended_at = x.ended_at, flags = x.flags,
      attempt = x.attempt, failures = x.failures, interruptions = x.interruptions, status = x.status, place = x.place,
-     resting = x.resting, owner = x.owner, extra = x.extra FROM ",
+     resting = x.resting, owner = x.owner, extra = x.extra, tried = x.tried, small = x.small
+     FROM ",
     unnest_runs!(),
     " AS x (",
     run_names!(),
@@ -507,6 +525,13 @@ const PUT_RESULTS: &str = "INSERT INTO results (rid, size, media_type, bytes, pa
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[])
     ON CONFLICT (rid) DO UPDATE SET size = excluded.size, media_type = excluded.media_type,
     bytes = excluded.bytes, path = excluded.path, preview = excluded.preview";
+
+/// A mark that says enough is left alone.
+pub(super) const PUT_MARKS: &str = "INSERT INTO marks (mark, first_at, last_at)
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
+    ON CONFLICT (mark) DO UPDATE
+    SET first_at = least(marks.first_at, excluded.first_at), last_at = greatest(marks.last_at, excluded.last_at)
+    WHERE marks.first_at > excluded.first_at OR marks.last_at < excluded.last_at";
 
 const PUT_KEYS: &str = "INSERT INTO idempotency (tid, rid, digest, key)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])";

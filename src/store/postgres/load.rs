@@ -7,9 +7,10 @@ use tokio_postgres::Row;
 
 use super::conn::{Say, with};
 use super::fault::Step;
+use super::known::Memory;
 use super::lanes::{Heads, LaneEntry};
 use super::row::{STORED, Stored, get, id, text, unreadable, unsigned};
-use super::tx::{Names, TaskEntry, TaskRow, Tx, remember};
+use super::tx::{TaskEntry, TaskRow, Tx, remember};
 use crate::model::{AgentId, RunId, TaskId};
 use crate::store::{Decision, Expect, RenewRequest, TaskChange};
 
@@ -70,11 +71,18 @@ impl Needs {
         self.runs.extend(request.leases.iter().map(|(run_id, _)| run_id.clone()));
     }
 
-    /// The statements that read it, and what each is about.
-    pub(super) fn questions(&self, names: &Names) -> (Vec<Kind>, Vec<Say>) {
+    /// The runs that need not be read, unless somebody else has written.
+    pub(super) fn known(&self, memory: &Memory) -> Vec<RunId> {
+        self.runs.iter().filter(|run_id| memory.knows(run_id)).cloned().collect()
+    }
+
+    /// The statements that read the rest, and what each is about.
+    pub(super) fn questions(&self, memory: &Memory) -> (Vec<Kind>, Vec<Say>) {
         let mut all: Vec<(Kind, Say)> = Vec::new();
-        if !self.runs.is_empty() {
-            all.push((Kind::Runs, Say::new(runs_sql(), with![texts(&self.runs)])));
+        let names = &memory.names;
+        let runs: Vec<&RunId> = self.runs.iter().filter(|run_id| !memory.knows(run_id)).collect();
+        if !runs.is_empty() {
+            all.push((Kind::Runs, Say::new(runs_sql(), with![texts(runs)])));
         }
         if !self.tasks.is_empty() {
             all.push((Kind::Tasks, Say::new(TASKS, with![texts(&self.tasks)])));
@@ -110,7 +118,7 @@ impl Needs {
     }
 }
 
-fn texts<T: ToString>(names: impl IntoIterator<Item = T>) -> Vec<String> {
+pub(super) fn texts<T: ToString>(names: impl IntoIterator<Item = T>) -> Vec<String> {
     let mut texts: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
     texts.sort_unstable();
     texts.dedup();
@@ -131,8 +139,10 @@ impl Tx<'_> {
             match kind {
                 Kind::Runs => self.keep(Stored::read(row)?),
                 Kind::Tasks => self.take_task(row)?,
-                Kind::Names => remember(&mut self.names.tasks, task_id(get(row, 0)?)?, get(row, 1)?),
-                Kind::Agents => remember(&mut self.names.agents, agent_id(get(row, 0)?)?, get(row, 1)?),
+                Kind::Names => remember(&mut self.memory.names.tasks, task_id(get(row, 0)?)?, get(row, 1)?),
+                Kind::Agents => {
+                    remember(&mut self.memory.names.agents, agent_id(get(row, 0)?)?, get(row, 1)?)
+                }
                 Kind::Lanes => self.take_lane(row, 0)?,
                 Kind::Heads => self.take_head(row)?,
                 Kind::Keys => {
@@ -149,7 +159,7 @@ impl Tx<'_> {
 
     fn take_task(&mut self, row: &Row) -> Step<()> {
         let name = task_id(get(row, 0)?)?;
-        remember(&mut self.names.tasks, name.clone(), get(row, 1)?);
+        remember(&mut self.memory.names.tasks, name.clone(), get(row, 1)?);
         let mut entry = TaskEntry {
             schedule: get::<Option<i64>>(row, 6)?.map(unsigned),
             has_paused: get(row, 7)?,

@@ -12,8 +12,10 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql") },
+    Migration { version: 2, name: "0002_speed", sql: include_str!("migrations/0002_speed.sql") },
+];
 
 /// Applies what is missing, in one transaction: a second program that opens the schema waits, and finds it done.
 pub(super) async fn migrate(conn: &Conn, options: &PostgresOptions) -> Result<(), StoreError> {

@@ -46,6 +46,7 @@ impl Tx<'_> {
         pruned.runs = rids.len() as u64;
         if !rids.is_empty() {
             pruned.workspaces = self.remove(rids).await?;
+            self.ask(OLD_MARKS, Vec::new()).await?;
         }
         for sql in [OCCURRENCES, TASK_EVENTS] {
             let rows = self.ask(sql, with![request.before.ms(), limit]).await?;
@@ -64,6 +65,7 @@ impl Tx<'_> {
         self.flush().await?;
         let mut rids = Vec::new();
         for run_id in run_ids {
+            self.memory.take(run_id);
             let Some(rid) = self.by_id.insert(run_id.clone(), None).flatten() else { continue };
             if let Some(entry) = self.runs.remove(&rid) {
                 self.count(entry.stored.tid, entry.stored.status, -1);
@@ -110,6 +112,10 @@ pub(super) const ENDED: &str =
 
 pub(super) const SPECS: &str = "SELECT s.spec FROM unnest($1::bigint[]) WITH ORDINALITY AS x (rid, n)
     JOIN specs s ON s.rid = x.rid ORDER BY x.n";
+
+/// Marks of runs of which none is left.
+pub(super) const OLD_MARKS: &str =
+    "DELETE FROM marks WHERE mark < (SELECT rid / 4096 FROM specs ORDER BY rid LIMIT 1)";
 
 /// What a run has.
 pub(super) const REMOVE: [&str; 6] = [

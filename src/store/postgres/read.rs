@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::attempt;
 use super::commit::LIFE;
 use super::conn::{Conn, with};
 use super::fault::{Fault, Step};
@@ -177,14 +178,15 @@ pub(super) fn run_by_key_sql() -> String {
     )
 }
 
-/// The attempts of a run.
+/// The attempts of a run: those before the latest, and that one.
 pub(super) async fn attempts(conn: &Conn, run_id: &RunId) -> Step<Vec<Attempt>> {
     let rows = conn.ask(ATTEMPTS, with![run_id.to_string()]).await?;
     let read = |row: &Row| {
-        let (number, how): (i32, i16) = (get(row, 0)?, get(row, 1)?);
+        let Some(number) = get::<Option<i32>>(row, 0)? else { return Ok(None) };
+        let how: i16 = get(row, 1)?;
         let number = number.cast_unsigned();
         let known = u8::try_from(how).ok().and_then(AttemptStatus::from_number);
-        Ok(Attempt {
+        Ok(Some(Attempt {
             attempt_id: run_id.attempt(number),
             number,
             status: known
@@ -194,14 +196,23 @@ pub(super) async fn attempts(conn: &Conn, run_id: &RunId) -> Step<Vec<Attempt>> 
             started_at: at(get(row, 4)?),
             finished_at: get::<Option<i64>>(row, 5)?.map(at),
             error: get::<Option<&str>>(row, 6)?.map(|error| parsed("the error", error)).transpose()?,
-        })
+        }))
     };
-    rows.iter().map(read).collect()
+    let mut attempts: Vec<Attempt> =
+        rows.iter().filter_map(|row| read(row).transpose()).collect::<Step<_>>()?;
+    if let Some(latest) = rows.first().map(|row| get::<Option<&[u8]>>(row, 7)).transpose()?.flatten() {
+        let latest = attempt::unpacked(run_id, latest)?;
+        // An older program may have written the same one beside it.
+        attempts.retain(|attempt| attempt.number != latest.number);
+        attempts.push(latest);
+    }
+    Ok(attempts)
 }
 
 pub(super) const ATTEMPTS: &str =
-    "SELECT a.number, a.status, a.instance, a.fence, a.started_at, a.finished_at, a.error
-    FROM specs s JOIN attempts a ON a.rid = s.rid WHERE s.run_id = $1 ORDER BY a.number";
+    "SELECT a.number, a.status, a.instance, a.fence, a.started_at, a.finished_at, a.error, r.tried
+    FROM specs s JOIN runs r ON r.rid = s.rid LEFT JOIN attempts a ON a.rid = s.rid WHERE s.run_id = $1
+    ORDER BY a.number";
 
 /// A lane as it stands.
 pub(super) async fn lane(conn: &Conn, name: &str) -> Step<LaneView> {

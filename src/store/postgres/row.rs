@@ -35,18 +35,25 @@ pub(super) mod flag {
 /// What a condition is checked on; read by every write.
 pub(super) const STORED: &str = "r.rid, r.tid, r.aid, r.status, r.place, r.lane, r.priority, r.due_at, r.wake_at, \
     r.version, r.stamp, r.fence, r.last_event, r.lanes, r.flags, r.nonce, r.expires_at, r.heartbeat_at, \
-    s.deadline_at, r.extra, s.run_id";
+    s.deadline_at, r.extra, s.run_id, r.tried";
+
+/// The column of the name in [`STORED`].
+pub(super) const RUN_ID: usize = 20;
 
 /// The rest of a run; after [`STORED`].
 pub(super) const REST: &str = "r.attempt, r.failures, r.interruptions, r.owner, r.claimed_at, r.started_at, \
-    r.attempt_started_at, r.finished_at, s.spec, l.name, o.rid, o.media_type, o.bytes, o.size, o.path, o.preview";
+    r.attempt_started_at, r.finished_at, s.spec, l.name, r.small, o.rid, o.media_type, o.bytes, o.size, o.path, \
+    o.preview";
+
+/// The column of the specification in [`REST`].
+pub(super) const SPEC: usize = 30;
 
 /// What [`STORED`] and [`REST`] are taken from, once `r` is known.
 pub(super) const WHOLE: &str = "JOIN specs s ON s.rid = r.rid LEFT JOIN lanes l ON l.lid = r.lane AND r.place = 3 \
     LEFT JOIN results o ON o.rid = r.rid AND r.flags & 8 <> 0";
 
 /// The number of columns of a whole run: what a statement adds comes after.
-pub(super) const COLUMNS: usize = 37;
+pub(super) const COLUMNS: usize = 39;
 
 /// The server's clock at the time of the statement, once for all of its rows.
 pub(super) const CLOCK: &str = "(SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
@@ -75,6 +82,8 @@ pub(super) struct Stored {
     pub(super) deadline_at: Option<i64>,
     pub(super) extra: Option<String>,
     pub(super) run_id: RunId,
+    /// The latest attempt.
+    pub(super) tried: Option<Vec<u8>>,
 }
 
 /// A value of a row.
@@ -105,7 +114,8 @@ impl Stored {
             heartbeat_at: get(row, 17)?,
             deadline_at: get(row, 18)?,
             extra: get(row, 19)?,
-            run_id: id(get(row, 20)?)?,
+            run_id: id(get(row, RUN_ID)?)?,
+            tried: get(row, 21)?,
         })
     }
 
@@ -170,9 +180,9 @@ impl Loaded {
     /// From the columns [`STORED`] and [`REST`].
     pub(super) fn read(row: &Row) -> Step<Self> {
         let stored = Stored::read(row)?;
-        let spec: RunSpec = parsed("the specification", get(row, 29)?)?;
+        let spec: RunSpec = parsed("the specification", get(row, SPEC)?)?;
         let extra = Extra::read(stored.extra.as_deref())?;
-        let lease = match (get::<Option<Uuid>>(row, 24)?, stored.nonce) {
+        let lease = match (get::<Option<Uuid>>(row, 25)?, stored.nonce) {
             (Some(owner), Some(nonce)) => Some(Lease {
                 owner: instance(owner),
                 nonce,
@@ -190,18 +200,18 @@ impl Loaded {
             version: stored.version,
             stamp: stored.stamp,
             due_at: at(stored.due_at),
-            place: place_of(stored.place, get(row, 30)?)?,
-            attempt: get::<i32>(row, 21)?.cast_unsigned(),
-            failures: get::<i32>(row, 22)?.cast_unsigned(),
-            interruptions: get::<i32>(row, 23)?.cast_unsigned(),
+            place: place_of(stored.place, get(row, 31)?)?,
+            attempt: get::<i32>(row, 22)?.cast_unsigned(),
+            failures: get::<i32>(row, 23)?.cast_unsigned(),
+            interruptions: get::<i32>(row, 24)?.cast_unsigned(),
             fence: stored.fence,
             lease,
             lost_token: extra.lost_token.map(|(fence, nonce)| Token { fence, nonce }),
             cancel: extra.cancel,
-            claimed_at: time(25)?,
-            started_at: time(26)?,
-            attempt_started_at: time(27)?,
-            finished_at: time(28)?,
+            claimed_at: time(26)?,
+            started_at: time(27)?,
+            attempt_started_at: time(28)?,
+            finished_at: time(29)?,
             error: extra.error,
             result: result(row)?,
             progress: extra.progress,
@@ -224,16 +234,19 @@ fn place_of(number: i16, lane: Option<&[u8]>) -> Step<Place> {
 }
 
 fn result(row: &Row) -> Step<Option<RunResult>> {
-    if get::<Option<i64>>(row, 31)?.is_none() {
+    if let Some(small) = get::<Option<&[u8]>>(row, 32)? {
+        return super::result::unpacked(small).map(Some);
+    }
+    if get::<Option<i64>>(row, 33)?.is_none() {
         return Ok(None);
     }
-    let media_type: Arc<str> = text(get(row, 32)?)?.into();
-    if let Some(bytes) = get::<Option<&[u8]>>(row, 33)? {
+    let media_type: Arc<str> = text(get(row, 34)?)?.into();
+    if let Some(bytes) = get::<Option<&[u8]>>(row, 35)? {
         return Ok(Some(RunResult::Inline(Payload { media_type, bytes: bytes.into() })));
     }
-    let size = unsigned(get::<Option<i64>>(row, 34)?.unwrap_or_default());
-    let path = text(get::<Option<&[u8]>>(row, 35)?.unwrap_or_default())?.into();
-    let preview = text(get::<Option<&[u8]>>(row, 36)?.unwrap_or_default())?.into();
+    let size = unsigned(get::<Option<i64>>(row, 36)?.unwrap_or_default());
+    let path = text(get::<Option<&[u8]>>(row, 37)?.unwrap_or_default())?.into();
+    let preview = text(get::<Option<&[u8]>>(row, 38)?.unwrap_or_default())?.into();
     Ok(Some(RunResult::File { media_type, size, path, preview }))
 }
 

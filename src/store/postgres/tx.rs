@@ -12,8 +12,10 @@ use uuid::Uuid;
 
 use super::conn::{Conn, Say, with};
 use super::fault::Step;
+use super::known::Memory;
 use super::lanes::LaneEntry;
-use super::load::Needs;
+use super::list::MARK;
+use super::load::{Needs, runs_sql, texts};
 use super::row::{CLOCK, Stored, get};
 use crate::clock::Clock;
 use crate::model::{
@@ -21,25 +23,6 @@ use crate::model::{
     Task, TaskId, Timestamp,
 };
 use crate::store::Hint;
-
-/// Numbers of names. They never change once they are committed, whoever wrote them, as long as the server lives.
-#[derive(Debug, Default)]
-pub(super) struct Names {
-    pub(super) tasks: HashMap<TaskId, i64>,
-    pub(super) agents: HashMap<AgentId, i64>,
-}
-
-impl Names {
-    /// The most names that are remembered from one transaction to the next: of more, the server is asked again.
-    const MOST: usize = 100_000;
-
-    /// Forgets when there are too many.
-    pub(super) fn trim(&mut self) {
-        if self.tasks.len() + self.agents.len() > Self::MOST {
-            *self = Self::default();
-        }
-    }
-}
 
 /// The most cancelled runs that a hint names; the others are found at the next heartbeat.
 const MOST_CANCELS: usize = 1000;
@@ -53,6 +36,8 @@ pub(super) struct Meta {
     pub(super) aid: i64,
     pub(super) lid: i64,
     pub(super) lane_version: i64,
+    /// Raised by every transaction that writes.
+    pub(super) version: i64,
 }
 
 /// A run that was read or made.
@@ -87,6 +72,8 @@ pub(super) struct Rest {
     pub(super) attempt_started_at: Option<i64>,
     pub(super) finished_at: Option<i64>,
     pub(super) ended_at: Option<i64>,
+    /// A result that is kept in the row.
+    pub(super) small: Option<Vec<u8>>,
 }
 
 impl Rest {
@@ -103,6 +90,7 @@ impl Rest {
             attempt_started_at: ms(run.attempt_started_at),
             finished_at: ms(run.finished_at),
             ended_at: ms(ended),
+            small: run.result.as_ref().and_then(super::result::small),
         }
     }
 }
@@ -170,7 +158,7 @@ pub(super) struct Tx<'c> {
     pub(super) conn: &'c Conn,
     pub(super) now: Timestamp,
     pub(super) hint: Hint,
-    pub(super) names: &'c mut Names,
+    pub(super) memory: &'c mut Memory,
     pub(super) meta: Meta,
     pub(super) runs: HashMap<i64, Entry>,
     pub(super) by_id: HashMap<RunId, Option<i64>>,
@@ -185,26 +173,31 @@ pub(super) struct Tx<'c> {
     pub(super) moves: BTreeMap<i64, (i16, Option<i64>)>,
     pub(super) counts: BTreeMap<i64, [i64; RunStatus::ALL.len()]>,
     pub(super) out: Out,
+    /// Between which instants new runs were queued, by their marks.
+    pub(super) marks: BTreeMap<i64, (i64, i64)>,
     /// The cursor before it began.
     pub(super) before: i64,
+    /// Something was written before its end.
+    pub(super) wrote: bool,
     /// Runs that waited for a lane were let go of, and are ready.
     pub(super) let_go: bool,
 }
 
-const LOCK: &str = "SELECT next_rid, next_cursor, next_tid, next_aid, next_lid, lane_version FROM meta
+const LOCK: &str =
+    "SELECT next_rid, next_cursor, next_tid, next_aid, next_lid, lane_version, version FROM meta
     WHERE id = 0 FOR UPDATE";
 
 impl<'c> Tx<'c> {
     /// Begins: waits until nobody else writes, and reads what is needed, in one round trip.
     pub(super) async fn begin(
         conn: &'c Conn,
-        names: &'c mut Names,
+        memory: &'c mut Memory,
         clock: Option<&Arc<dyn Clock>>,
         needs: &Needs,
     ) -> Step<Self> {
         // The clock is asked after the lock was waited for.
         let mut says = vec![Say::new(LOCK, Vec::new()), Say::new(format!("SELECT {CLOCK}"), Vec::new())];
-        let (kinds, questions) = needs.questions(names);
+        let (kinds, questions) = needs.questions(memory);
         says.extend(questions);
         let mut answers = conn.say(Some("BEGIN"), says, None).await?.into_iter();
         let mut next = || answers.next().unwrap_or_else(|| Ok(Vec::new()));
@@ -222,21 +215,35 @@ impl<'c> Tx<'c> {
             aid: get(numbers, 3)?,
             lid: get(numbers, 4)?,
             lane_version: get(numbers, 5)?,
+            version: get(numbers, 6)?,
         };
-        let mut tx = Self::new(conn, names, meta, now);
+        let known: Vec<RunId> = needs.known(memory);
+        let stands = memory.stands_at(meta.version);
+        let mut tx = Self::new(conn, memory, meta, now);
         tx.expect(needs);
         for kind in kinds {
             tx.take(kind, next()?)?;
         }
+        if !stands && !known.is_empty() {
+            // Somebody else has written meanwhile: they are read after all.
+            for row in &conn.ask(runs_sql(), with![texts(&known)]).await? {
+                tx.keep(Stored::read(row)?);
+            }
+        }
+        for run_id in known.iter().filter(|_| stands) {
+            if let Some(stored) = tx.memory.take(run_id) {
+                tx.keep(stored);
+            }
+        }
         Ok(tx)
     }
 
-    fn new(conn: &'c Conn, names: &'c mut Names, meta: Meta, now: Timestamp) -> Self {
+    fn new(conn: &'c Conn, memory: &'c mut Memory, meta: Meta, now: Timestamp) -> Self {
         Self {
             conn,
             now,
             hint: Hint::default(),
-            names,
+            memory,
             before: meta.cursor,
             meta,
             runs: HashMap::default(),
@@ -249,6 +256,8 @@ impl<'c> Tx<'c> {
             moves: BTreeMap::new(),
             counts: BTreeMap::new(),
             out: Out::default(),
+            marks: BTreeMap::new(),
+            wrote: false,
             let_go: false,
         }
     }
@@ -256,6 +265,13 @@ impl<'c> Tx<'c> {
     pub(super) fn new_rid(&mut self) -> i64 {
         self.meta.rid += 1;
         self.meta.rid - 1
+    }
+
+    /// A new run was queued at this instant.
+    pub(super) fn mark(&mut self, rid: i64, queued_at: Timestamp) {
+        let at = queued_at.ms();
+        let span = self.marks.entry(rid / MARK).or_insert((at, at));
+        *span = (span.0.min(at), span.1.max(at));
     }
 
     pub(super) fn new_lane_version(&mut self) -> i64 {
@@ -311,24 +327,24 @@ impl<'c> Tx<'c> {
 
     /// The number of a task that was asked for, given now if it has none.
     pub(super) fn task_number(&mut self, task_id: &TaskId) -> i64 {
-        if let Some(tid) = self.names.tasks.get(task_id) {
+        if let Some(tid) = self.memory.names.tasks.get(task_id) {
             return *tid;
         }
         let tid = self.meta.tid;
         self.meta.tid += 1;
-        remember(&mut self.names.tasks, task_id.clone(), tid);
+        remember(&mut self.memory.names.tasks, task_id.clone(), tid);
         self.out.task_names.push((tid, task_id.clone()));
         tid
     }
 
     /// The number of an agent that was asked for, given now if it has none.
     pub(super) fn agent_number(&mut self, agent_id: &AgentId) -> i64 {
-        if let Some(aid) = self.names.agents.get(agent_id) {
+        if let Some(aid) = self.memory.names.agents.get(agent_id) {
             return *aid;
         }
         let aid = self.meta.aid;
         self.meta.aid += 1;
-        remember(&mut self.names.agents, agent_id.clone(), aid);
+        remember(&mut self.memory.names.agents, agent_id.clone(), aid);
         self.out.agent_names.push((aid, agent_id.clone()));
         aid
     }

@@ -4,7 +4,8 @@ use super::fault::Step;
 use super::lanes::Stand;
 use super::row::{Extra, Stored, flag, place, signed, trigger, trigger_flag};
 use super::tx::{Entry, Rest, Tx};
-use crate::model::{EventKind, NewEvent, Run, Timestamp, Trigger};
+use super::{attempt, result};
+use crate::model::{Attempt, EventKind, NewEvent, Run, Timestamp, Trigger};
 use crate::rules;
 use crate::store::{Expect, RunWrite};
 
@@ -17,7 +18,6 @@ impl Tx<'_> {
         let (tid, aid) = (self.task_number(&spec.task_id), self.agent_number(&spec.agent_id));
         let mut flags = trigger_flag(spec.trigger);
         flags |= if spec.override_pause { flag::OVERRIDE_PAUSE } else { 0 };
-        flags |= if run.result.is_some() { flag::HAS_RESULT } else { 0 };
         flags |= if spec.idempotency.is_some() { flag::HAS_KEY } else { 0 };
         let wake_at = rules::wake_at(run).map(Timestamp::ms);
         self.hint.agenda |= wake_at.is_some();
@@ -43,6 +43,7 @@ impl Tx<'_> {
             deadline_at: spec.limits.deadline_at.map(Timestamp::ms),
             extra: Extra::of(run)?,
             run_id: run.run_id.clone(),
+            tried: write.attempt.as_ref().map(attempt::packed).transpose()?,
         };
         self.stand(rid, &spec.lanes, Stand::NONE, Stand::of(run.status, spec.trigger == Trigger::Schedule));
         if run.status.is_waiting() {
@@ -53,6 +54,8 @@ impl Tx<'_> {
             self.out.keys.push((tid, rid, key.clone()));
             self.keys.insert((spec.task_id.clone(), key.key.clone()), (run.run_id.clone(), key.digest));
         }
+        self.mark(rid, spec.queued_at);
+        self.keep_result(&mut stored, run);
         self.out.specs.push((rid, tid, aid, std::sync::Arc::clone(spec), run.run_id.clone()));
         self.by_id.insert(run.run_id.clone(), Some(rid));
         let entry = Entry { new: true, rest: Some(Rest::of(run)), ..Entry::read(stored) };
@@ -87,6 +90,10 @@ impl Tx<'_> {
             self.count(stored.tid, run.status, 1);
         }
         // Looked up only now: what it was may have been written meanwhile.
+        if let Some(attempt) = &write.attempt {
+            self.keep_attempt(&mut stored, attempt)?;
+        }
+        self.keep_result(&mut stored, run);
         let entry = self.runs.entry(rid).or_insert_with(|| Entry::read(stored.clone()));
         entry.rest = Some(Rest::of(run));
         entry.stored = stored;
@@ -130,21 +137,41 @@ impl Tx<'_> {
         stored.stamp = run.stamp;
         stored.fence = run.fence.max(stored.fence);
         stored.last_event = super::commit::numbered(stored.last_event, events);
-        stored.flags |= if run.result.is_some() { flag::HAS_RESULT } else { 0 };
         stored.nonce = run.lease.map(|lease| lease.nonce);
         (stored.expires_at, stored.heartbeat_at) = (expires_at, heartbeat_at);
         stored.extra = Extra::of(run)?;
         Ok(())
     }
 
-    /// The result, the attempt and the events of a write. The store numbers them on, so that there is never a gap.
-    fn write_told(&mut self, rid: i64, last_event: u64, write: &RunWrite) {
-        if let Some(result) = &write.run.result {
-            self.out.results.insert(rid, result.clone());
-        }
-        if let Some(attempt) = &write.attempt {
+    /// The latest attempt is in the row; one before it goes to a row of its own.
+    fn keep_attempt(&mut self, stored: &mut Stored, attempt: &Attempt) -> Step<()> {
+        let Some(before) = &stored.tried else {
+            stored.tried = Some(attempt::packed(attempt)?);
+            return Ok(());
+        };
+        let (rid, number) = (stored.rid, attempt::number(before)?);
+        if number > attempt.number {
             self.out.attempts.insert((rid, attempt.number), attempt.clone());
+            return Ok(());
         }
+        if number < attempt.number {
+            self.out.attempts.insert((rid, number), attempt::unpacked(&stored.run_id, before)?);
+        }
+        stored.tried = Some(attempt::packed(attempt)?);
+        Ok(())
+    }
+
+    /// A small result is in the row, which is written as a whole; another has a row of its own.
+    fn keep_result(&mut self, stored: &mut Stored, run: &Run) {
+        stored.flags &= !flag::HAS_RESULT;
+        if let Some(result) = run.result.as_ref().filter(|result| result::small(result).is_none()) {
+            stored.flags |= flag::HAS_RESULT;
+            self.out.results.insert(stored.rid, result.clone());
+        }
+    }
+
+    /// The events of a write. The store numbers them on, so that there is never a gap.
+    fn write_told(&mut self, rid: i64, last_event: u64, write: &RunWrite) {
         let mut seq = signed(last_event);
         for event in &write.events {
             seq += 1;

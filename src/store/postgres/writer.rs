@@ -12,11 +12,12 @@ use super::claim::alike;
 use super::conn::{Conn, Heard, Session, check_encoding};
 use super::fault::{Fault, Step};
 use super::flush::Failed;
+use super::known::Memory;
 use super::load::Needs;
 use super::migrate::migrate;
 use super::options::PostgresOptions;
 use super::read;
-use super::tx::{Names, Tx};
+use super::tx::Tx;
 use crate::model::{AgentId, Run};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
@@ -111,7 +112,7 @@ pub(super) struct Writer {
     told: mpsc::UnboundedSender<Heard>,
     heard: mpsc::UnboundedReceiver<Heard>,
     conn: Option<Conn>,
-    names: Names,
+    memory: Memory,
     /// A call that was taken and shares no transaction with those before it.
     next: Option<Command>,
     pause: Duration,
@@ -130,8 +131,8 @@ impl Writer {
         let conn = conn.map_err(|fault| fault.refused(&place))?;
         check_encoding(&conn, &place).await?;
         migrate(&conn, &options).await?;
-        let (conn, names, pause) = (Some(conn), Names::default(), FIRST_PAUSE);
-        Ok(Self { options, place, mailbox, hints, told, heard, conn, names, next: None, pause })
+        let (conn, memory, pause) = (Some(conn), Memory::default(), FIRST_PAUSE);
+        Ok(Self { options, place, mailbox, hints, told, heard, conn, memory, next: None, pause })
     }
 
     /// Until it is closed, or everybody has gone and the mailbox is empty.
@@ -247,14 +248,14 @@ impl Writer {
 
     async fn transact(&mut self, batch: &[Command]) -> Result<(Vec<Worth>, Option<Hint>), Failed> {
         self.connected().await.map_err(Failed::Before)?;
-        self.names.trim();
+        self.memory.trim();
         let Some(conn) = self.conn.take() else { return Err(Failed::Before(Fault::Silent)) };
         let outcome = self.within(&conn, batch).await;
         match &outcome {
             Ok(_) => self.conn = Some(conn),
             Err(Failed::Before(fault) | Failed::AtCommit(fault)) => {
-                // Names that were given a number in it have none any more.
-                self.names = Names::default();
+                // Names that were given a number in it have none any more, and how runs stand is not known.
+                self.memory = Memory::default();
                 let usable = !fault.ends_the_connection() && !matches!(outcome, Err(Failed::AtCommit(_)));
                 if usable && self.in_time(conn.word("ROLLBACK")).await.is_ok() {
                     self.conn = Some(conn);
@@ -266,7 +267,7 @@ impl Writer {
 
     async fn within(&mut self, conn: &Conn, batch: &[Command]) -> Result<(Vec<Worth>, Option<Hint>), Failed> {
         let patience = self.options.patience.saturating_mul(2);
-        let work = work(conn, &mut self.names, self.options.clock.as_ref(), batch);
+        let work = work(conn, &mut self.memory, self.options.clock.as_ref(), batch);
         let Ok(done) = tokio::time::timeout(patience, work).await else {
             return Err(Failed::Before(Fault::Silent));
         };
@@ -292,7 +293,7 @@ impl Writer {
         let cursor = self.in_time(read::newest_cursor(&conn)).await?;
         self.conn = Some(conn);
         // What was committed may be gone with its server: numbers are asked for again (own L19).
-        self.names = Names::default();
+        self.memory = Memory::default();
         self.pause = FIRST_PAUSE;
         // Nobody watches: fine.
         let _ =
@@ -310,7 +311,7 @@ fn refuse(batch: Vec<Command>, error: &StoreError) {
 /// Does everything, the claims last: they see what was written before them, and share their search.
 async fn work<'c>(
     conn: &'c Conn,
-    names: &'c mut Names,
+    memory: &'c mut Memory,
     clock: Option<&Arc<dyn crate::clock::Clock>>,
     batch: &[Command],
 ) -> Step<(Tx<'c>, Vec<Worth>)> {
@@ -324,7 +325,7 @@ async fn work<'c>(
             _ => {}
         }
     }
-    let mut tx = Tx::begin(conn, names, clock, &needs).await?;
+    let mut tx = Tx::begin(conn, memory, clock, &needs).await?;
     let mut worth = Vec::with_capacity(batch.len());
     let mut claims: Vec<usize> = Vec::new();
     for (n, command) in batch.iter().enumerate() {

@@ -7,7 +7,7 @@ use super::fault::{Fault, Step, invalid};
 use super::read::{self, Entry, Looked, MOST};
 use super::{RedisStore, record, task};
 use crate::model::{AgentId, Event, Occurrence, Run, ScheduleState, Subject, Task, TaskId, Timestamp};
-use crate::store::{Page, PageRequest, RunFilter, StoreError};
+use crate::store::{Counted, Page, PageRequest, RunFilter, StoreError};
 
 /// What a listing answers: closed stores refuse, what the server says is told with its name.
 type Listed<T> = Result<Step<T>, StoreError>;
@@ -133,7 +133,7 @@ pub(super) async fn runs(store: &RedisStore, filter: &RunFilter, request: &PageR
     let mut below = below.unwrap_or(NEWEST).min(NEWEST);
     for _ in 0..MOST_CALLS {
         let want = pager.missing();
-        let call = look(store, filter, below, want);
+        let call = look(store, filter, below, want, false);
         let Looked { found, at, done } = step!(store.ask(call, read::looked).await?);
         for (number, name, run) in found {
             if !step!(pager.take(name, format!("r{number}"), run)) {
@@ -150,12 +150,33 @@ pub(super) async fn runs(store: &RedisStore, filter: &RunFilter, request: &PageR
     Ok(Ok(pager.page))
 }
 
+/// How many runs there are, up to a number.
+pub(super) async fn count(store: &RedisStore, filter: &RunFilter, most: u64) -> Listed<Counted> {
+    store.is_open()?;
+    let (mut below, mut count) = (NEWEST, 0_u64);
+    for _ in 0..MOST_CALLS {
+        // One more than is wanted, to know whether there are others.
+        let want = usize::try_from((most - count).saturating_add(1)).unwrap_or(usize::MAX).min(1 << 31);
+        let call = look(store, filter, below, want, true);
+        let (found, at, done) = step!(store.ask(call, read::counted).await?);
+        count += found;
+        if count > most {
+            return Ok(Ok(Counted { count: most, exact: false }));
+        }
+        if done {
+            return Ok(Ok(Counted { count, exact: true }));
+        }
+        below = at;
+    }
+    Ok(Ok(Counted { count, exact: false }))
+}
+
 /// Above every number of a run.
 const NEWEST: u64 = 1 << 47;
 
-fn look(store: &RedisStore, filter: &RunFilter, below: u64, want: usize) -> Cmd {
+fn look(store: &RedisStore, filter: &RunFilter, below: u64, want: usize, only_count: bool) -> Cmd {
     let mut call = store.shared.read("runs");
-    call.arg(below).arg(want).arg(LOOKED_AT).arg(0);
+    call.arg(below).arg(want).arg(LOOKED_AT).arg(u8::from(only_count));
     call.arg(filter.task_id.as_ref().map_or("", TaskId::as_str));
     call.arg(filter.agent_id.as_ref().map_or("", |agent_id| agent_id.as_str()));
     call.arg(filter.owned.map_or("", |owned| if owned { "1" } else { "0" })).arg(AgentId::host().as_str());

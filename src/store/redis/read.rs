@@ -198,3 +198,11 @@ pub(super) fn looked(value: Value, commons: &mut Commons) -> Step<Looked> {
     let found = found.map(|answered| (answered.number, answered.name, answered.run)).collect();
     Ok(Looked { found, at: list.number()?, done: list.number::<u8>()? == 1 })
 }
+
+/// How many runs of a listing were found, how far was looked, and whether that was all.
+pub(super) fn counted(value: Value, _: &mut Commons) -> Step<(u64, u64, bool)> {
+    let mut list = List::of(value)?;
+    list.next()?;
+    let (at, done) = (list.number()?, list.number::<u8>()? == 1);
+    Ok((list.number()?, at, done))
+}

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use super::fault::{Fault, Step};
 use super::lanes::Stand;
 use super::row::{Loaded, place, status, trigger};
-use super::tx::Tx;
+use super::tx::{MARK, PUT_MARK, Tx};
 use crate::model::{RunStatus, Trigger};
 
 /// Something derived that is not as the runs say.
@@ -23,6 +23,8 @@ enum Repair {
     Enter { rid: i64 },
     Place { rid: i64 },
     LetGo { lid: i64 },
+    Mark { mark: i64, first_at: i64, last_at: i64 },
+    TaskEvent { tid: i64, seq: i64, at: i64, cursor: i64 },
 }
 
 /// What is wrong, in words.
@@ -38,7 +40,42 @@ pub(super) fn find(conn: &Connection) -> Step<Vec<Finding>> {
     lanes(conn, &mut found)?;
     places(conn, &mut found)?;
     idle_lanes(conn, &mut found)?;
+    marks(conn, &mut found)?;
+    task_events(conn, &mut found)?;
     Ok(found)
+}
+
+/// Runs that were queued at another time than listings are told.
+fn marks(conn: &Connection, found: &mut Vec<Finding>) -> Step<()> {
+    let mut select = conn.prepare(
+        "SELECT r.rid / 4096, min(r.queued_at), max(r.queued_at) FROM runs r
+         LEFT JOIN marks m ON m.mark = r.rid / 4096
+         GROUP BY 1 HAVING coalesce(min(r.queued_at) < min(m.first_at) OR max(r.queued_at) > max(m.last_at), 1)",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (mark, first_at, last_at): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let message = format!("listings look for the runs from number {} on at other times", mark * MARK);
+        found.push(Finding { message, repair: Repair::Mark { mark, first_at, last_at } });
+    }
+    Ok(())
+}
+
+/// Events of tasks that are not found by their task.
+fn task_events(conn: &Connection, found: &mut Vec<Finding>) -> Step<()> {
+    let mut select = conn.prepare(
+        "SELECT -e.subject, e.seq, e.at, e.cursor FROM events e WHERE e.subject < 0
+         AND NOT EXISTS
+         (SELECT 1 FROM task_events t WHERE t.tid = -e.subject AND t.seq = e.seq AND t.cursor = e.cursor)",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (tid, seq, at, cursor): (i64, i64, i64, i64) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let message = format!("event {cursor} is not found by its task");
+        found.push(Finding { message, repair: Repair::TaskEvent { tid, seq, at, cursor } });
+    }
+    Ok(())
 }
 
 fn counters(conn: &Connection, found: &mut Vec<Finding>) -> Step<()> {
@@ -128,6 +165,7 @@ fn places(conn: &Connection, found: &mut Vec<Finding>) -> Step<()> {
     let mut select = conn.prepare(
         "SELECT r.rid, r.run_id, r.place FROM runs r
          WHERE (r.status IN (0, 3)) <> (r.place BETWEEN 1 AND 4) OR r.place = 5
+         OR (r.place = 2 AND r.lane IS NOT r.due_at) OR (r.place = 4 AND r.lane IS NOT r.tid)
          OR (r.place = 3 AND NOT EXISTS (SELECT 1 FROM lane_runs m WHERE m.lid = r.lane AND m.rid = r.rid))",
     )?;
     let mut rows = select.query([])?;
@@ -211,6 +249,13 @@ impl Tx<'_, '_> {
             Repair::Place { rid } => self.place_again(rid)?,
             Repair::LetGo { lid } => {
                 self.let_go(lid)?;
+            }
+            Repair::Mark { mark, first_at, last_at } => {
+                self.conn.execute(PUT_MARK, [mark, first_at, last_at])?;
+            }
+            Repair::TaskEvent { tid, seq, at, cursor } => {
+                let sql = "INSERT OR REPLACE INTO task_events (tid, seq, at, cursor) VALUES (?1, ?2, ?3, ?4)";
+                self.conn.execute(sql, [tid, seq, at, cursor])?;
             }
         }
         Ok(())

@@ -137,10 +137,10 @@ impl Tx<'_, '_> {
         // The clock may have been set back.
         if stored.due_at > self.now.ms() {
             self.hint.agenda = true;
-            return self.aside(&stored, &members, place::FUTURE, None);
+            return self.aside(&stored, &members, place::FUTURE, Some(stored.due_at));
         }
         if stored.flags & flag::OVERRIDE_PAUSE == 0 && self.is_paused(stored.tid)? {
-            return self.aside(&stored, &members, place::PAUSED, None);
+            return self.aside(&stored, &members, place::PAUSED, Some(stored.tid));
         }
         if let Some(lane) = Self::full_lane(&members) {
             return self.aside(&stored, &members, place::LANE, Some(lane));
@@ -235,11 +235,11 @@ pub(super) fn load() -> String {
     )
 }
 
-pub(super) const READY: &str = "SELECT rid, priority, due_at FROM runs INDEXED BY runs_ready
-    WHERE place = 1 AND aid = ?1 ORDER BY priority DESC, due_at, rid LIMIT ?2";
+pub(super) const READY: &str = "SELECT rid, priority, due_at FROM runs INDEXED BY runs_waiting
+    WHERE place > 0 AND place = 1 AND lane IS NULL AND aid = ?1 ORDER BY priority DESC, due_at, rid LIMIT ?2";
 
-pub(super) const DUE: &str = "SELECT rid, aid, due_at, lanes FROM runs INDEXED BY runs_future
-    WHERE place = 2 AND due_at <= ?1 ORDER BY due_at, rid LIMIT ?2";
+pub(super) const DUE: &str = "SELECT rid, aid, due_at, lanes FROM runs INDEXED BY runs_waiting
+    WHERE place > 0 AND place = 2 AND lane <= ?1 ORDER BY lane LIMIT ?2";
 
 /// For who asks again: all that are held are looked through, by the index alone.
 pub(super) const GRANTED_FROM: &str = "FROM runs r INDEXED BY runs_wake";

@@ -260,7 +260,8 @@ impl Tx<'_, '_> {
         let mut last = last;
         for event in events {
             last += 1;
-            self.write_event(-tid, last, 0, Some(aid), event)?;
+            let cursor = self.write_event(-tid, last, 0, Some(aid), event)?;
+            self.conn.prepare_cached(TASK_EVENT)?.execute([tid, last, event.at.ms(), cursor])?;
         }
         Ok(last)
     }
@@ -269,13 +270,13 @@ impl Tx<'_, '_> {
     fn begin_task_events(&mut self, tid: i64) -> Step<()> {
         let lowest: Option<i64> = self
             .conn
-            .prepare_cached("SELECT min(seq) FROM events WHERE subject = ?1")?
-            .query_row([-tid], |row| row.get(0))?;
+            .prepare_cached("SELECT min(seq) FROM task_events WHERE tid = ?1")?
+            .query_row([tid], |row| row.get(0))?;
         let Some(lowest) = lowest else { return Ok(()) };
         let lives = 1 - lowest.min(0).div_euclid(LIFE);
-        self.conn
-            .prepare_cached("UPDATE events SET seq = seq - ?2 WHERE subject = ?1 AND seq > 0")?
-            .execute([-tid, lives * LIFE])?;
+        for sql in PUT_BELOW {
+            self.conn.prepare_cached(sql)?.execute([tid, lives * LIFE])?;
+        }
         Ok(())
     }
 
@@ -378,6 +379,14 @@ pub(super) const EVENT_FORM: u8 = 1;
 
 pub(super) const EVENT: &str = "INSERT INTO events (cursor, subject, seq, prev, kind, at, body, data)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+const TASK_EVENT: &str = "INSERT INTO task_events (tid, seq, at, cursor) VALUES (?1, ?2, ?3, ?4)";
+
+pub(super) const PUT_BELOW: [&str; 2] = [
+    "UPDATE events SET seq = seq - ?2
+     WHERE cursor IN (SELECT cursor FROM task_events WHERE tid = ?1 AND seq > 0)",
+    "UPDATE task_events SET seq = seq - ?2 WHERE tid = ?1 AND seq > 0",
+];
 
 /// The statement that finds the row of a run.
 pub(super) fn find() -> String {

@@ -201,8 +201,8 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// Where a waiting run waits that is written or has become due: behind those of its agent that wait for a
-    /// lane already, unless it has its room there.
+    /// Where a waiting run waits that is written or has become due, and what it is found by there: behind those of
+    /// its agent that wait for a lane already, unless it has its room there.
     pub(super) fn place_for(
         &mut self,
         members: &[Member],
@@ -211,7 +211,7 @@ impl Tx<'_, '_> {
     ) -> Step<(i64, Option<i64>)> {
         if due_at > self.now.ms() {
             self.hint.agenda = true;
-            return Ok((place::FUTURE, None));
+            return Ok((place::FUTURE, Some(due_at)));
         }
         for member in members.iter().filter(|member| !member.takes) {
             if member.is_full() || self.best_blocked(member.lid, aid)?.is_some() {
@@ -248,7 +248,8 @@ impl Tx<'_, '_> {
             {
                 // It has waited its turn here; another lane of it that is full is found when it is claimed.
                 let due = due_at <= self.now.ms();
-                self.move_to(rid, if due { place::READY } else { place::FUTURE }, None)?;
+                let to = if due { place::READY } else { place::FUTURE };
+                self.move_to(rid, to, (!due).then_some(due_at))?;
                 self.hint.ready |= due;
                 self.hint.agenda |= !due;
                 any = true;
@@ -312,14 +313,15 @@ impl Tx<'_, '_> {
 
 pub(super) const MEMBERS: &str = "SELECT lid, most, takes FROM lane_runs WHERE rid = ?1 ORDER BY pos";
 
-pub(super) const PAUSED_IN_LANES: &str = "SELECT rid, aid, due_at FROM runs INDEXED BY runs_paused
-    WHERE place = 4 AND tid = ?1 AND lanes > 0 ORDER BY rid";
+pub(super) const PAUSED_IN_LANES: &str = "SELECT rid, aid, due_at FROM runs INDEXED BY runs_waiting
+    WHERE place > 0 AND place = 4 AND lane = ?1 AND lanes > 0 ORDER BY rid";
 
-pub(super) const BEST_BLOCKED: &str = "SELECT rid, due_at FROM runs INDEXED BY runs_blocked
-    WHERE place = 3 AND lane = ?1 AND aid = ?2 ORDER BY priority DESC, due_at, rid LIMIT 1";
+pub(super) const BEST_BLOCKED: &str = "SELECT rid, due_at FROM runs INDEXED BY runs_waiting
+    WHERE place > 0 AND place = 3 AND lane = ?1 AND aid = ?2 ORDER BY priority DESC, due_at, rid LIMIT 1";
 
-pub(super) const NEXT_BLOCKED_AGENT: &str = "SELECT aid FROM runs INDEXED BY runs_blocked
-    WHERE place = 3 AND lane = ?1 AND aid > ?2 ORDER BY aid LIMIT 1";
+pub(super) const NEXT_BLOCKED_AGENT: &str = "SELECT aid FROM runs INDEXED BY runs_waiting
+    WHERE place > 0 AND place = 3 AND lane = ?1 AND aid > ?2 ORDER BY aid LIMIT 1";
 
-pub(super) const UNPAUSE: &str = "UPDATE runs INDEXED BY runs_paused
-    SET place = CASE WHEN due_at > ?2 THEN 2 ELSE 1 END WHERE place = 4 AND tid = ?1";
+pub(super) const UNPAUSE: &str = "UPDATE runs INDEXED BY runs_waiting
+    SET place = CASE WHEN due_at > ?2 THEN 2 ELSE 1 END, lane = CASE WHEN due_at > ?2 THEN due_at END
+    WHERE place > 0 AND place = 4 AND lane = ?1";

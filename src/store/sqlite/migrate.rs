@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::fault::Fault;
-use super::{SqliteOptions, open};
+use super::fault::{Fault, Step};
+use super::{SqliteOptions, open, session};
 use crate::store::{RefusedKind, StoreError};
 
 /// One step of the schema.
@@ -11,11 +11,33 @@ struct Migration {
     version: i64,
     name: &'static str,
     sql: &'static str,
+    /// What no statement can fill in.
+    fill: fn(&Connection) -> Step<()>,
+}
+
+fn nothing(_: &Connection) -> Step<()> {
+    Ok(())
 }
 
 const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql") },
-    Migration { version: 2, name: "0002_agents", sql: include_str!("migrations/0002_agents.sql") },
+    Migration {
+        version: 1,
+        name: "0001_first",
+        sql: include_str!("migrations/0001_first.sql"),
+        fill: nothing,
+    },
+    Migration {
+        version: 2,
+        name: "0002_agents",
+        sql: include_str!("migrations/0002_agents.sql"),
+        fill: nothing,
+    },
+    Migration {
+        version: 3,
+        name: "0003_listings",
+        sql: include_str!("migrations/0003_listings.sql"),
+        fill: session::fill,
+    },
 ];
 
 /// Applies what is missing, in one transaction: a second program that opens the file waits, and finds it done.
@@ -30,20 +52,21 @@ pub(super) fn migrate(conn: &mut Connection, options: &SqliteOptions) -> Result<
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;
     let applied = check(&transaction, options)?;
     for migration in &MIGRATIONS[applied.min(MIGRATIONS.len())..] {
-        let step = || -> rusqlite::Result<()> {
+        let step = || -> Step<()> {
             transaction.execute_batch(
                 "CREATE TABLE IF NOT EXISTS schema_migrations (
                      version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
                      applied_at INTEGER NOT NULL)",
             )?;
             transaction.execute_batch(migration.sql)?;
+            (migration.fill)(&transaction)?;
             transaction.execute(
                 "INSERT INTO schema_migrations VALUES (?1, ?2, ?3, ?4)",
                 params![migration.version, migration.name, checksum(migration.sql), now],
             )?;
-            transaction.execute_batch(&format!("PRAGMA application_id = {}", open::APPLICATION_ID))
+            Ok(transaction.execute_batch(&format!("PRAGMA application_id = {}", open::APPLICATION_ID))?)
         };
-        step().map_err(refused)?;
+        step().map_err(|fault| fault.refused(path))?;
     }
     transaction.commit().map_err(refused)
 }

@@ -44,7 +44,10 @@ impl Tx<'_, '_> {
             pruned.runs += 1;
         }
         let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
-        for sql in [OCCURRENCES, TASK_EVENTS] {
+        if pruned.runs > 0 {
+            self.conn.prepare_cached(OLD_MARKS)?.execute([])?;
+        }
+        for sql in [OCCURRENCES, TASK_EVENTS, TASK_EVENT_ENTRIES] {
             let removed = self.conn.prepare_cached(sql)?.execute(params![request.before.ms(), limit])? as u64;
             if sql == OCCURRENCES {
                 pruned.occurrences = removed;
@@ -147,5 +150,11 @@ pub(super) const OCCURRENCES: &str = "DELETE FROM occurrences WHERE (tid, due_at
      ORDER BY recorded_at LIMIT ?2)";
 
 pub(super) const TASK_EVENTS: &str = "DELETE FROM events WHERE cursor IN
-    (SELECT cursor FROM events INDEXED BY events_of_tasks WHERE subject < 0 AND at < ?1
-     ORDER BY at LIMIT ?2)";
+    (SELECT cursor FROM task_events INDEXED BY task_events_at WHERE at < ?1 ORDER BY at, tid, seq LIMIT ?2)";
+
+/// After the events themselves.
+pub(super) const TASK_EVENT_ENTRIES: &str = "DELETE FROM task_events WHERE (tid, seq) IN
+    (SELECT tid, seq FROM task_events INDEXED BY task_events_at WHERE at < ?1 ORDER BY at, tid, seq LIMIT ?2)";
+
+/// Marks of runs of which none is left.
+pub(super) const OLD_MARKS: &str = "DELETE FROM marks WHERE mark < (SELECT min(rid) / 4096 FROM runs)";

@@ -35,12 +35,12 @@ pub(super) fn agenda(conn: &Connection, now: Timestamp) -> Step<Agenda> {
 
 pub(super) const NEXT_SCHEDULE: &str = "SELECT fire_at FROM schedules INDEXED BY schedules_due
     WHERE enabled = 1 AND fire_at IS NOT NULL AND fire_at > -9223372036854775807 ORDER BY fire_at LIMIT 1";
-pub(super) const NEXT_RUN: &str = "SELECT due_at FROM runs INDEXED BY runs_future
-    WHERE place = 2 AND due_at > -9223372036854775807 ORDER BY due_at LIMIT 1";
+pub(super) const NEXT_RUN: &str = "SELECT lane FROM runs INDEXED BY runs_waiting
+    WHERE place > 0 AND place = 2 AND lane > -9223372036854775807 ORDER BY lane LIMIT 1";
 pub(super) const NEXT_WAKE: &str = "SELECT wake_at FROM runs INDEXED BY runs_wake
     WHERE wake_at > -9223372036854775807 ORDER BY wake_at LIMIT 1";
 pub(super) const ANY_READY: &str =
-    "SELECT 1 FROM runs INDEXED BY runs_ready WHERE place = 1 AND aid > 0 LIMIT 1";
+    "SELECT 1 FROM runs INDEXED BY runs_waiting WHERE place > 0 AND place = 1 AND lane IS NULL LIMIT 1";
 
 /// The columns of a task with its schedule.
 pub(super) const TASK: &str = "t.task_id, t.revision, t.created_at, t.updated_at, t.last_event, t.spec, \
@@ -252,11 +252,11 @@ pub(super) fn newest_cursor(conn: &Connection) -> Step<u64> {
     Ok(unsigned(select.query_row([], |row| row.get(0))?))
 }
 
-const EVENT: &str = "cursor, subject, seq, kind, at, body, data";
-pub(super) const EVENTS_OF_TASK: &str = "FROM events INDEXED BY events_of_task
-    WHERE subject < 0 AND subject = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
-pub(super) const EVENTS_ALL: &str = "FROM events WHERE cursor > ?1 ORDER BY cursor LIMIT ?2";
-pub(super) const EVENT_AT: &str = "FROM events WHERE cursor = ?1";
+const EVENT: &str = "e.cursor, e.subject, e.seq, e.kind, e.at, e.body, e.data";
+pub(super) const EVENTS_OF_TASK: &str = "FROM task_events t CROSS JOIN events e ON e.cursor = t.cursor
+    WHERE t.tid = ?1 AND t.seq > ?2 ORDER BY t.seq LIMIT ?3";
+pub(super) const EVENTS_ALL: &str = "FROM events e WHERE e.cursor > ?1 ORDER BY e.cursor LIMIT ?2";
+pub(super) const EVENT_AT: &str = "FROM events e WHERE e.cursor = ?1";
 
 /// Events in order.
 pub(super) fn events(conn: &Connection, subject: &Subject, after: u64, limit: usize) -> Step<Vec<Event>> {
@@ -271,7 +271,7 @@ pub(super) fn events(conn: &Connection, subject: &Subject, after: u64, limit: us
         Subject::Task(task_id) => {
             let Some(tid) = task_number(conn, task_id)? else { return Ok(Vec::new()) };
             let mut select = conn.prepare_cached(&format!("SELECT {EVENT} {EVENTS_OF_TASK}"))?;
-            told(conn, select.query([-tid, after, most])?)
+            told(conn, select.query([tid, after, most])?)
         }
         Subject::Run(run_id) => {
             let Some(run) = stored(conn, run_id)? else { return Ok(Vec::new()) };

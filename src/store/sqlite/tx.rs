@@ -50,6 +50,15 @@ pub(super) fn data_version(conn: &Connection) -> rusqlite::Result<i64> {
     conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
+/// How many runs share a mark.
+pub(super) const MARK: i64 = 4096;
+
+/// A mark that says enough is left alone.
+pub(super) const PUT_MARK: &str = "INSERT INTO marks (mark, first_at, last_at) VALUES (?1, ?2, ?3)
+    ON CONFLICT (mark) DO UPDATE
+    SET first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at)
+    WHERE first_at > excluded.first_at OR last_at < excluded.last_at";
+
 /// The most names that are remembered: of more, the file is asked again.
 const MOST_NAMES: usize = 100_000;
 
@@ -75,6 +84,8 @@ pub(super) struct Tx<'t, 'c> {
     counts: HashMap<i64, [i64; RunStatus::ALL.len()]>,
     pub(super) lanes: Book,
     paused: HashMap<i64, bool>,
+    /// Between which instants new runs were queued, by their marks.
+    marks: HashMap<i64, (i64, i64)>,
 }
 
 impl<'t, 'c> Tx<'t, 'c> {
@@ -117,6 +128,7 @@ impl<'t, 'c> Tx<'t, 'c> {
             counts: HashMap::new(),
             lanes: Book::default(),
             paused: HashMap::new(),
+            marks: HashMap::new(),
         })
     }
 
@@ -138,6 +150,9 @@ impl<'t, 'c> Tx<'t, 'c> {
         for (status, n) in all.into_iter().enumerate().filter(|(_, n)| *n != 0) {
             count.execute(params![0, status as i64, n])?;
         }
+        for (mark, (first, last)) in self.marks.drain() {
+            self.conn.prepare_cached(PUT_MARK)?.execute([mark, first, last])?;
+        }
         let numbers = (self.next_rid, self.next_cursor, self.lane_version);
         // Who found nothing to do writes nothing, and waits for no disk.
         if numbers != self.begun_with {
@@ -151,6 +166,12 @@ impl<'t, 'c> Tx<'t, 'c> {
     pub(super) fn new_rid(&mut self) -> i64 {
         self.next_rid += 1;
         self.next_rid - 1
+    }
+
+    /// A new run was queued at this instant.
+    pub(super) fn mark(&mut self, rid: i64, queued_at: i64) {
+        let span = self.marks.entry(rid / MARK).or_insert((queued_at, queued_at));
+        *span = (span.0.min(queued_at), span.1.max(queued_at));
     }
 
     /// The cursor of the last of so many events that are told next.

@@ -9,6 +9,7 @@ use super::hot::Hot;
 use super::lanes::Stand;
 use super::probe::Between;
 use super::row::{Loaded, Stored, flag, json, place, put_result, signed, trigger, trigger_flag};
+use super::session;
 use super::tx::Tx;
 use crate::model::{Attempt, EventKind, NewEvent, Place, Run, Timestamp, Trigger};
 use crate::rules;
@@ -35,6 +36,7 @@ impl Tx<'_, '_> {
         next.flags |= if spec.idempotency.is_some() { flag::HAS_KEY } else { 0 };
         next.part = self.part_for(tid, run)?;
         self.moved_on(&mut next, write)?;
+        self.mark(rid, next.queued_at);
         self.insert_row(&next, run)?;
         if next.part.is_none() {
             self.conn
@@ -153,6 +155,7 @@ impl Tx<'_, '_> {
                 next.finished_at,
                 next.part,
                 pack.bytes(),
+                session::digest(&run.spec.session_id, run.run_id.as_str()),
             ],
         )
     }
@@ -268,8 +271,8 @@ fn forward(stored: &Stored, run: &Run) -> (Option<i64>, Option<i64>) {
 
 pub(super) const INSERT: &str =
     "INSERT INTO runs (rid, run_id, tid, aid, status, place, lane, priority, due_at, wake_at, lanes, flags,
-    nonce, queued_at, finished_at, part, body)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+    nonce, queued_at, finished_at, part, body, session)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
 
 /// By whether it moves to another place, and whether it is to be looked at another time.
 pub(super) const UPDATES: [[&str; 2]; 2] = [

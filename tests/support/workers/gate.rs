@@ -11,8 +11,8 @@ use tenure::model::{
     TaskId, Timestamp,
 };
 use tenure::store::{
-    Agenda, Answer, Between, Capabilities, ClaimRequest, Decision, Hint, LaneView, Page, PageRequest,
-    PruneRequest, Pruned, Refusal, RenewRequest, Renewal, RunFilter, Store,
+    Agenda, Answer, Between, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page,
+    PageRequest, PruneRequest, Pruned, Refusal, RenewRequest, Renewal, RunFilter, Store,
 };
 use tokio::sync::{broadcast, oneshot};
 
@@ -206,6 +206,7 @@ impl Store for Gated {
         run(run_id: &RunId) -> Answer<'_, Option<Run>>;
         run_by_key(task_id: &TaskId, key: &str) -> Answer<'_, Option<Run>>;
         runs(filter: RunFilter, page: PageRequest) -> Answer<'_, Page<Run>>;
+        count(filter: RunFilter, most: u64) -> Answer<'_, Counted>;
         attempts(run_id: &RunId) -> Answer<'_, Vec<Attempt>>;
         events(subject: Subject, after: u64, limit: usize) -> Answer<'_, Vec<Event>>;
         occurrences(task_id: &TaskId, page: PageRequest) -> Answer<'_, Page<Occurrence>>;

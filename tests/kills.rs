@@ -50,7 +50,7 @@ const TESTS: &[Test] = tests! {
         task_t44_a_drain_interrupts_and_queues_again_and_spends_no_retry;
 };
 
-/// Those that depend on time, on a server whose clock is an hour behind the one instance and an hour ahead of the other:
+/// Those that depend on time, on a server whose clock is an hour behind one instance and an hour ahead of another:
 /// nothing changes (L6, G16).
 const SKEWED: &[Test] = tests! {
     pausing:
@@ -59,7 +59,7 @@ const SKEWED: &[Test] = tests! {
         own_s2_3_a_result_of_a_lost_run_that_nobody_took_is_reinstated;
     skewed:
         own_l06_instances_whose_clocks_are_two_hours_apart_share_the_work_as_others_do,
-        own_l06_the_runs_of_a_killed_instance_are_taken_over_when_its_lease_is_over_and_not_by_anybodys_clock;
+        own_l06_a_killed_instance_is_taken_over_when_its_lease_is_over_by_nobodys_clock;
 };
 
 fn main() -> ExitCode {

@@ -40,7 +40,7 @@ const IN_A_SERVER: &[Test] = tests! {
 
 /// On every store that OS processes share.
 const SHARED: &[Test] = tests! {
-    soak: task_t45_hosts_that_are_killed_and_paused_at_random_lose_nothing_and_complete_nothing_twice;
+    soak: task_t45_hosts_killed_and_paused_at_random_lose_nothing_and_complete_nothing_twice;
 };
 
 fn main() -> ExitCode {

@@ -78,7 +78,7 @@ pub(crate) async fn own_l06_instances_whose_clocks_are_two_hours_apart_share_the
     stage.judge(&runs).await;
 }
 
-pub(crate) async fn own_l06_the_runs_of_a_killed_instance_are_taken_over_when_its_lease_is_over_and_not_by_anybodys_clock(
+pub(crate) async fn own_l06_a_killed_instance_is_taken_over_when_its_lease_is_over_by_nobodys_clock(
     ground: Ground,
 ) {
     let task = r#"{"task_id":"task","agent_id":"agent","query":"hold","overlap_policy":"allow_parallel"}"#;

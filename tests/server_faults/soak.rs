@@ -95,7 +95,7 @@ struct Fate {
     paused: Option<Paused>,
 }
 
-/// A host that is paused, and what it held, each with its fence: it is woken when somebody else was granted one of them.
+/// A host that is paused, and what it held, each with its fence: it is woken when another was granted one of them.
 struct Paused {
     held: Vec<(RunId, u64)>,
     is_overtaken: bool,
@@ -135,7 +135,7 @@ struct Soak {
     count: Count,
 }
 
-pub(crate) async fn task_t45_hosts_that_are_killed_and_paused_at_random_lose_nothing_and_complete_nothing_twice(
+pub(crate) async fn task_t45_hosts_killed_and_paused_at_random_lose_nothing_and_complete_nothing_twice(
     ground: Ground,
 ) {
     let seed = dice::seed("TENURE_SOAK_SEED", &format!("a soak of {}", ground.name));

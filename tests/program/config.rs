@@ -60,7 +60,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_expected() {
              [tasks.u]\nquery = \"q\"\nschedule = { type = \"interval\", secs = 5 }\n"
                 .into(),
         ),
-        ("not toml in two places", "[server]\nlisten = \nmax_page = = 3\n".into()),
+        ("not toml in two places", "[server]\nlisten =\nmax_page = = 3\n".into()),
     ];
     let mut said = String::new();
     for (what, config) in cases {

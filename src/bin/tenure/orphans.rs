@@ -1,7 +1,7 @@
 //! What programs leave behind is this OS process's to end: it starts none but those of its agents.
 
-/// Does this work, and cares meanwhile for what programs leave behind. Where the system knows no such thing, or does not
-/// allow it, they are found by their groups and their environments alone.
+/// Does this work, and cares meanwhile for what programs leave behind. Where the system knows no such thing, or does
+/// not allow it, they are found by their groups and their environments alone.
 #[cfg(not(target_os = "linux"))]
 pub(crate) async fn with<T>(work: impl Future<Output = T>) -> T {
     work.await

@@ -11,8 +11,8 @@ pub(super) struct Expectation {
 }
 
 impl Expectation {
-    /// Whether a call is on its way that goes on with what the only call of this transaction began. Where there are many
-    /// callers nobody is waited for: they share waits for the disk anyway.
+    /// Whether a call is on its way that goes on with what the only call of this transaction began. Where there are
+    /// many callers nobody is waited for: they share waits for the disk anyway.
     pub(super) fn after(&mut self, batch: &[Command], worth: &[Worth], ready: bool) -> bool {
         let comes = ready && std::mem::take(&mut self.wanting);
         for call in batch.iter().zip(worth) {

@@ -243,8 +243,8 @@ impl<'c> Writer<'c> {
         Err(self.undo(Failed::AtCommit(error.into())))
     }
 
-    /// What the disk may have lost of the log is written to the file itself before anything more is promised: a log with
-    /// a gap ends there.
+    /// What the disk may have lost of the log is written to the file itself before anything more is promised: a log
+    /// with a gap ends there.
     fn save_log(&self) -> Step<()> {
         if !self.lasting.is_refused() {
             return Ok(());

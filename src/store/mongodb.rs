@@ -14,6 +14,7 @@
 //! - **Hints** are a field of that document, and come over a change stream. Who lost it is told of everything when it
 //!   is back.
 //! - **No query looks at what it does not answer**: each goes by an index.
+//!
 //! What did not happen is refused, what may have is unknown: only a commit whose answer did not come, though it was
 //! asked for again, leaves that open.
 

@@ -239,9 +239,12 @@ impl Cache {
     async fn read_waiters(&mut self, tx: &mut Tx, lane: Arc<str>, most: usize, idle: &Idle) -> Step<()> {
         let mut read = Read { most, waiters: Waiters::default() };
         let row = self.lanes.get(&lane).copied().flatten();
-        let somebody = row.is_some_and(|row| others_wait(&row, idle.get(&lane)));
+        if !row.is_some_and(|row| others_wait(&row, idle.get(&lane))) {
+            self.waiters.insert(lane, read);
+            return Ok(());
+        }
         let mut after = String::new();
-        while somebody {
+        loop {
             let filter = doc! { "w.q": format!("{}{lane}", queue::LANE), "w.a": { "$gt": after.as_str() } };
             let sort = doc! { "w.a": 1, "w.p": 1, "w.d": 1, "w.n": 1 };
             let found = self.waiting(tx, filter, sort, most).await?;

@@ -94,8 +94,10 @@ async fn check_schema(db: &Db) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The indexes of each collection: fields, and whether it is unique, and whether it has only who has the fields.
-const INDEXES: &[(&str, &str, &[(&str, i32)], bool, bool)] = &[
+/// Of a collection: its name and its fields, and whether it is unique, and whether it has only who has the fields.
+type Index = (&'static str, &'static str, &'static [(&'static str, i32)], bool, bool);
+
+const INDEXES: &[Index] = &[
     (name::RUNS, "number", &[("n", -1)], true, false),
     (name::RUNS, "of_task", &[("t", 1), ("n", -1)], false, false),
     (name::RUNS, "of_agent", &[("a", 1), ("n", -1)], false, false),

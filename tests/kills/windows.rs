@@ -84,7 +84,12 @@ fn places(ground: Ground) -> Vec<(Window, Point)> {
         let window = *window;
         points.iter().map(move |point| (window, *point))
     };
-    PLACES.iter().flat_map(each).collect()
+    // A server waits for its disk by itself.
+    PLACES
+        .iter()
+        .filter(|(window, _)| ground.server.is_none() || *window != Window::Disk)
+        .flat_map(each)
+        .collect()
 }
 
 /// Two workers at a time, each of which dies at a place of its own.

@@ -4,7 +4,7 @@
 //!
 //! 1. When the attempt is over, however it is over, no process of its group is left, and on Linux none that has the
 //!    attempt's token in its environment either: what leaves the group is found by it. What has neither is found where
-//!    the host adopts [`Orphans`](orphans::Orphans), if not at once.
+//!    the host adopts [`Orphans`], if not at once.
 //! 2. Nothing that the program does or leaves undone holds the attempt for longer than its limits: it may read
 //!    nothing, close its pipes, leave them to children, write without end.
 //! 3. Its output is in the workspace as it came, byte for byte; memory holds the beginning of it at most.

@@ -46,6 +46,7 @@ mod hint;
 mod memory;
 #[cfg(feature = "mongodb")]
 mod mongodb;
+mod pager;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

@@ -3,6 +3,7 @@
 
 use mongodb::error::{Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 
+use crate::store::pager::{InvalidPage, Unreadable};
 use crate::store::{RefusedKind, StoreError};
 
 /// Something below failed.
@@ -33,6 +34,18 @@ impl From<Error> for Fault {
 
 /// The number of the server's word for a conflict between transactions.
 const WRITE_CONFLICT: i32 = 112;
+
+impl From<InvalidPage> for Fault {
+    fn from(InvalidPage(why): InvalidPage) -> Self {
+        Self::Invalid(why)
+    }
+}
+
+impl Unreadable for Fault {
+    fn unreadable(self) -> Result<String, Self> {
+        if let Self::Unreadable(why) = self { Ok(why) } else { Err(self) }
+    }
+}
 
 impl Fault {
     fn code(&self) -> Option<i32> {

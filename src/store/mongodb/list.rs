@@ -5,11 +5,12 @@ use std::sync::Arc;
 use mongodb::bson::{Bson, Document, doc};
 
 use super::doc::{self, Fields as _};
-use super::fault::{Fault, Step};
+use super::fault::Step;
 use super::link::{Ask, Db, Tx, name};
 use super::told;
 use crate::model::{AgentId, Occurrence, Run, RunStatus, ScheduleState, Task, TaskId, Timestamp};
 use crate::store::memory::page::matches;
+use crate::store::pager::{Pager, below, cursor};
 use crate::store::{Counted, Page, PageRequest, RunFilter};
 
 /// How many runs a page looks at.
@@ -17,66 +18,11 @@ const LOOKED_AT: usize = 4000;
 /// How many are read at once.
 const CHUNK: usize = 500;
 
-/// A page in the making: one entry more than it holds is looked for, to know whether it is the last.
-struct Pager<T> {
-    page: Page<T>,
-    limit: usize,
-    last: String,
-}
-
-impl<T> Pager<T> {
-    fn new(request: &PageRequest) -> Step<Self> {
-        if request.limit == 0 {
-            return Err(Fault::Invalid("a page of 0 entries; ask for at least 1".to_owned()));
-        }
-        let page = Page { items: Vec::new(), next: None, corrupt: Vec::new() };
-        Ok(Self { page, limit: request.limit, last: String::new() })
-    }
-
-    /// Takes an entry; answers whether there is room for more.
-    fn take(&mut self, name: String, cursor: String, entry: Step<T>) -> Step<bool> {
-        if self.page.items.len() + self.page.corrupt.len() == self.limit {
-            self.page.next = Some(std::mem::take(&mut self.last));
-            return Ok(false);
-        }
-        match entry {
-            Ok(entry) => self.page.items.push(entry),
-            Err(Fault::Unreadable(why)) => self.page.corrupt.push((name, why)),
-            Err(fault) => return Err(fault),
-        }
-        self.last = cursor;
-        Ok(true)
-    }
-
-    /// How many to read at once: what is left, and one more.
-    fn more(&self) -> usize {
-        let taken = self.page.items.len() + self.page.corrupt.len();
-        self.limit.saturating_sub(taken).saturating_add(1)
-    }
-}
-
-/// The number in a cursor of this listing.
-fn number(request: &PageRequest, letter: char) -> Step<i64> {
-    let Some(cursor) = &request.cursor else { return Ok(i64::MAX) };
-    let number = cursor.strip_prefix(letter).and_then(|number| number.parse().ok());
-    number.ok_or_else(|| foreign(cursor))
-}
-
-fn foreign(cursor: &str) -> Fault {
-    let shown: String = cursor.chars().take(40).collect();
-    Fault::Invalid(format!("{shown:?} is no cursor of this listing; begin without one"))
-}
-
 /// Tasks by name.
 pub(super) async fn tasks(db: &Db, request: &PageRequest) -> Step<Page<(Task, ScheduleState)>> {
-    let mut pager = Pager::new(request)?;
-    let after = match &request.cursor {
-        Some(cursor) => {
-            let name = cursor.strip_prefix('t').filter(|name| TaskId::new(*name).is_ok());
-            name.ok_or_else(|| foreign(cursor))?
-        }
-        None => "",
-    };
+    let mut pager = Pager::new(request.limit)?;
+    let after = cursor(request, 't', |name| TaskId::new(name).ok())?;
+    let after = after.as_ref().map_or("", TaskId::as_str);
     let ask = Ask::sort(doc! { "_id": 1 }).limit(pager.more()).by_id();
     for task in &db.find(name::TASKS, doc! { "_id": { "$gt": after } }, ask).await? {
         let name = task.word("_id")?;
@@ -89,8 +35,8 @@ pub(super) async fn tasks(db: &Db, request: &PageRequest) -> Step<Page<(Task, Sc
 
 /// Occurrences of a task, the newest first.
 pub(super) async fn occurrences(db: &Db, task_id: &TaskId, request: &PageRequest) -> Step<Page<Occurrence>> {
-    let mut pager = Pager::new(request)?;
-    let filter = doc! { "t": task_id.as_str(), "due": { "$lt": number(request, 'o')? } };
+    let mut pager = Pager::new(request.limit)?;
+    let filter = doc! { "t": task_id.as_str(), "due": { "$lt": below(request, 'o')? } };
     let ask = Ask::sort(doc! { "due": -1 }).limit(pager.more());
     for occurrence in &db.find(name::OCCURRENCES, filter, ask).await? {
         let due = occurrence.number("due")?;
@@ -104,8 +50,8 @@ pub(super) async fn occurrences(db: &Db, task_id: &TaskId, request: &PageRequest
 
 /// Runs, the newest first, of one snapshot.
 pub(super) async fn runs(db: Arc<Db>, filter: &RunFilter, request: &PageRequest) -> Step<Page<Run>> {
-    let mut pager = Pager::new(request)?;
-    let before = number(request, 'r')?;
+    let mut pager = Pager::new(request.limit)?;
+    let before = below(request, 'r')?;
     let mut tx = Tx::begin(&db).await?;
     let looked = look(&mut tx, filter, before, &mut pager).await;
     tx.done(looked).await?;

@@ -3,6 +3,7 @@
 
 use tokio_postgres::error::SqlState;
 
+use crate::store::pager::{InvalidPage, Unreadable};
 use crate::store::{RefusedKind, StoreError};
 
 /// Something below failed.
@@ -24,6 +25,18 @@ pub(super) type Step<T> = Result<T, Fault>;
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Sql(error)
+    }
+}
+
+impl From<InvalidPage> for Fault {
+    fn from(InvalidPage(why): InvalidPage) -> Self {
+        Self::Invalid(why)
+    }
+}
+
+impl Unreadable for Fault {
+    fn unreadable(self) -> Result<String, Self> {
+        if let Self::Unreadable(why) = self { Ok(why) } else { Err(self) }
     }
 }
 

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::conn::{Conn, Param, with};
-use super::fault::{Fault, Step};
-use super::load::task_id as read_task_id;
+use super::fault::Step;
 use super::read::{self, TASK};
 use super::row::{
     Loaded, REST, RUN_ID, SPEC, STORED, WHOLE, get, parsed, resting, status_number, trigger_flag, unsigned,
 };
 use crate::model::{AgentId, Occurrence, Run, RunStatus, ScheduleState, Task, TaskId, Timestamp};
+use crate::store::pager::{Pager, below, cursor};
 use crate::store::{Counted, Page, PageRequest, RunFilter};
 
 /// Of runs in so few wanted states all are looked at and sorted; of more the listing is read from its end.
@@ -24,69 +24,18 @@ const READ: i64 = 2_000;
 /// How many rows are read at once at most.
 const CHUNK: usize = 1000;
 
-/// A page in the making: one entry more than it holds is looked for, to know whether it is the last.
-struct Pager<T> {
-    page: Page<T>,
-    limit: usize,
-    last: String,
-}
-
-impl<T> Pager<T> {
-    fn new(request: &PageRequest) -> Step<Self> {
-        if request.limit == 0 {
-            return Err(Fault::Invalid("a page of 0 entries; ask for at least 1".to_owned()));
-        }
-        let page = Page { items: Vec::new(), next: None, corrupt: Vec::new() };
-        Ok(Self { page, limit: request.limit, last: String::new() })
-    }
-
-    /// Takes an entry; answers whether there is room for more.
-    fn take(&mut self, name: String, cursor: String, entry: Step<T>) -> Step<bool> {
-        if self.page.items.len() + self.page.corrupt.len() == self.limit {
-            self.page.next = Some(std::mem::take(&mut self.last));
-            return Ok(false);
-        }
-        match entry {
-            Ok(entry) => self.page.items.push(entry),
-            Err(Fault::Unreadable(why)) => self.page.corrupt.push((name, why)),
-            Err(fault) => return Err(fault),
-        }
-        self.last = cursor;
-        Ok(true)
-    }
-
-    /// How many rows to read now.
-    fn chunk(&self) -> i64 {
-        let taken = self.page.items.len() + self.page.corrupt.len();
-        let chunk = self.limit.saturating_sub(taken).saturating_add(1).min(CHUNK);
-        i64::try_from(chunk).unwrap_or(i64::MAX)
-    }
-}
-
-/// The number in a cursor of this listing.
-fn number(request: &PageRequest, letter: char, first: i64) -> Step<i64> {
-    let Some(cursor) = &request.cursor else { return Ok(first) };
-    let number = cursor.strip_prefix(letter).and_then(|number| number.parse().ok());
-    number.ok_or_else(|| foreign(cursor))
-}
-
-fn foreign(cursor: &str) -> Fault {
-    let shown: String = cursor.chars().take(40).collect();
-    Fault::Invalid(format!("{shown:?} is no cursor of this listing; begin without one"))
+/// How many rows to read now.
+fn chunk<T>(pager: &Pager<T>) -> i64 {
+    i64::try_from(pager.more().min(CHUNK)).unwrap_or(i64::MAX)
 }
 
 /// Tasks by name.
 pub(super) async fn tasks(conn: &Conn, request: &PageRequest) -> Step<Page<(Task, ScheduleState)>> {
-    let mut pager = Pager::new(request)?;
-    let mut after = match &request.cursor {
-        Some(cursor) => {
-            let name = cursor.strip_prefix('t').filter(|name| read_task_id(name).is_ok());
-            name.ok_or_else(|| foreign(cursor))?.to_owned()
-        }
-        None => String::new(),
-    };
+    let mut pager = Pager::new(request.limit)?;
+    let after = cursor(request, 't', |name| TaskId::new(name).ok())?;
+    let mut after = after.map_or_else(String::new, |name| name.to_string());
     loop {
-        let chunk = pager.chunk();
+        let chunk = chunk(&pager);
         let rows = conn.ask(tasks_sql(), with![after.clone(), chunk]).await?;
         for row in &rows {
             after = get(row, 0)?;
@@ -113,10 +62,10 @@ pub(super) async fn occurrences(
     task_id: &TaskId,
     request: &PageRequest,
 ) -> Step<Page<Occurrence>> {
-    let mut pager = Pager::new(request)?;
-    let mut before = number(request, 'o', i64::MAX)?;
+    let mut pager = Pager::new(request.limit)?;
+    let mut before = below(request, 'o')?;
     loop {
-        let chunk = pager.chunk();
+        let chunk = chunk(&pager);
         let rows = conn.ask(OCCURRENCES, with![task_id.to_string(), before, chunk]).await?;
         for row in &rows {
             before = get(row, 0)?;
@@ -138,12 +87,12 @@ pub(super) const OCCURRENCES: &str =
 
 /// Runs, the newest first.
 pub(super) async fn runs(conn: &Conn, filter: &RunFilter, request: &PageRequest) -> Step<Page<Run>> {
-    let mut pager = Pager::new(request)?;
-    let before = number(request, 'r', i64::MAX)?;
+    let mut pager = Pager::new(request.limit)?;
+    let before = below(request, 'r')?;
     let Some(mut look) = Look::of(conn, filter, before).await? else { return Ok(pager.page) };
     let end = if look.is_selective() { look.end(conn).await? } else { None };
     loop {
-        let chunk = pager.chunk();
+        let chunk = chunk(&pager);
         let (sql, with) = look.page(chunk);
         let rows = conn.ask(sql, with).await?;
         for row in &rows {

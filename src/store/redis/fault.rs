@@ -2,6 +2,7 @@
 
 use redis::RedisError;
 
+use crate::store::pager::{InvalidPage, Unreadable};
 use crate::store::{RefusedKind, StoreError};
 
 /// Something below failed.
@@ -24,6 +25,18 @@ pub(super) fn unreadable(why: impl Into<String>) -> Fault {
 
 pub(super) fn invalid(why: impl Into<String>) -> Fault {
     Fault::Refused(RefusedKind::Invalid, why.into())
+}
+
+impl From<InvalidPage> for Fault {
+    fn from(InvalidPage(why): InvalidPage) -> Self {
+        invalid(why)
+    }
+}
+
+impl Unreadable for Fault {
+    fn unreadable(self) -> Result<String, Self> {
+        if let Self::Unreadable(why) = self { Ok(why) } else { Err(self) }
+    }
 }
 
 impl Fault {

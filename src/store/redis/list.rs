@@ -3,10 +3,11 @@
 use redis::Cmd;
 
 use super::bytes::Put;
-use super::fault::{Fault, Step, invalid};
+use super::fault::Step;
 use super::read::{self, Entry, Looked, MOST};
 use super::{RedisStore, record, task};
 use crate::model::{AgentId, Event, Occurrence, Run, ScheduleState, Subject, Task, TaskId, Timestamp};
+use crate::store::pager::{Pager, cursor};
 use crate::store::{Counted, Page, PageRequest, RunFilter, StoreError};
 
 /// What a listing answers: closed stores refuse, what the server says is told with its name.
@@ -15,59 +16,14 @@ type Listed<T> = Result<Step<T>, StoreError>;
 /// How many runs one call looks at, and how often one page asks.
 const LOOKED_AT: usize = 4096;
 const MOST_CALLS: usize = 5;
-
-/// A page in the making.
-struct Pager<T> {
-    page: Page<T>,
-    limit: usize,
-    last: String,
-}
-
-impl<T> Pager<T> {
-    fn new(request: &PageRequest) -> Step<Self> {
-        if request.limit == 0 {
-            return Err(invalid("a page of 0 entries; ask for at least 1"));
-        }
-        let page = Page { items: Vec::new(), next: None, corrupt: Vec::new() };
-        Ok(Self { page, limit: request.limit.min(2 * MOST), last: String::new() })
-    }
-
-    /// How many more are looked for: one beyond the page, to know whether it is the last.
-    fn missing(&self) -> usize {
-        self.limit + 1 - self.page.items.len() - self.page.corrupt.len()
-    }
-
-    /// Takes an entry; answers whether there is room for more.
-    fn take(&mut self, name: String, cursor: String, entry: Step<T>) -> Step<bool> {
-        if self.missing() == 1 {
-            self.page.next = Some(std::mem::take(&mut self.last));
-            return Ok(false);
-        }
-        match entry {
-            Ok(entry) => self.page.items.push(entry),
-            Err(Fault::Unreadable(why)) => self.page.corrupt.push((name, why)),
-            Err(fault) => return Err(fault),
-        }
-        self.last = cursor;
-        Ok(true)
-    }
-}
-
-/// What stands behind the letter of this listing in a cursor.
-fn cursor<T>(request: &PageRequest, letter: char, parse: impl Fn(&str) -> Option<T>) -> Step<Option<T>> {
-    let Some(cursor) = &request.cursor else { return Ok(None) };
-    let place = cursor.strip_prefix(letter).and_then(parse);
-    place.map(Some).ok_or_else(|| {
-        let shown: String = cursor.chars().take(40).collect();
-        invalid(format!("{shown:?} is no cursor of this listing; begin without one"))
-    })
-}
+/// The most entries of a page: more are not read in one call.
+const MOST_ENTRIES: usize = 2 * MOST;
 
 macro_rules! step {
     ($step:expr) => {
         match $step {
             Ok(value) => value,
-            Err(fault) => return Ok(Err(fault)),
+            Err(fault) => return Ok(Err(fault.into())),
         }
     };
 }
@@ -75,10 +31,10 @@ macro_rules! step {
 /// Tasks by name.
 pub(super) async fn tasks(store: &RedisStore, request: &PageRequest) -> Listed<Page<(Task, ScheduleState)>> {
     store.is_open()?;
-    let mut pager = step!(Pager::new(request));
+    let mut pager = step!(Pager::new(request.limit.min(MOST_ENTRIES)));
     let after = step!(cursor(request, 't', |name| TaskId::new(name).ok()));
     let mut call = store.shared.read("tasks");
-    call.arg(after.as_ref().map_or("", TaskId::as_str)).arg(pager.missing());
+    call.arg(after.as_ref().map_or("", TaskId::as_str)).arg(pager.more());
     let entries = step!(store.ask(call, |value, _| read::tasks(value)).await?);
     for Entry { name, read } in entries {
         let cursor = format!("t{name}");
@@ -96,14 +52,14 @@ pub(super) async fn occurrences(
     request: &PageRequest,
 ) -> Listed<Page<Occurrence>> {
     store.is_open()?;
-    let mut pager = step!(Pager::new(request));
+    let mut pager = step!(Pager::new(request.limit.min(MOST_ENTRIES)));
     let below: Option<i64> = step!(cursor(request, 'o', |number| number.parse().ok()));
     let mut due = Put::default();
     if let Some(below) = below {
         due.i64(below);
     }
     let mut call = store.shared.read("occurrences");
-    call.arg(task_id.as_str()).arg(&due.0[..]).arg(pager.missing());
+    call.arg(task_id.as_str()).arg(&due.0[..]).arg(pager.more());
     let found = step!(store.ask(call, |value, _| of_occurrences(value)).await?);
     for (due_at, record) in found {
         let name = format!("{task_id} at {}", Timestamp::from_ms(due_at));
@@ -128,11 +84,11 @@ fn of_occurrences(value: redis::Value) -> Step<Vec<(i64, Vec<u8>)>> {
 /// Runs, the newest first.
 pub(super) async fn runs(store: &RedisStore, filter: &RunFilter, request: &PageRequest) -> Listed<Page<Run>> {
     store.is_open()?;
-    let mut pager = step!(Pager::new(request));
+    let mut pager = step!(Pager::new(request.limit.min(MOST_ENTRIES)));
     let below: Option<u64> = step!(cursor(request, 'r', |number| number.parse().ok()));
     let mut below = below.unwrap_or(NEWEST).min(NEWEST);
     for _ in 0..MOST_CALLS {
-        let want = pager.missing();
+        let want = pager.more();
         let call = look(store, filter, below, want, false);
         let Looked { found, at, done } = step!(store.ask(call, read::looked).await?);
         for (number, name, run) in found {

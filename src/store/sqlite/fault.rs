@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::ErrorCode;
 
+use crate::store::pager::{InvalidPage, Unreadable};
 use crate::store::{RefusedKind, StoreError};
 
 /// Something below failed.
@@ -23,6 +24,18 @@ pub(super) type Step<T> = Result<T, Fault>;
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
+    }
+}
+
+impl From<InvalidPage> for Fault {
+    fn from(InvalidPage(why): InvalidPage) -> Self {
+        Self::Invalid(why)
+    }
+}
+
+impl Unreadable for Fault {
+    fn unreadable(self) -> Result<String, Self> {
+        if let Self::Unreadable(why) = self { Ok(why) } else { Err(self) }
     }
 }
 

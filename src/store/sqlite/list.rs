@@ -8,7 +8,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use serde::Deserialize;
 
-use super::fault::{Fault, Step};
+use super::fault::Step;
 use super::hot::columns;
 use super::parts::is_filled;
 use super::read::{self, TASK};
@@ -16,6 +16,7 @@ use super::row::{Loaded, RUN_ID, SPECS, parsed, spec_text, trigger_flag};
 use super::session;
 use super::tx::{MARK, agent_number, task_number};
 use crate::model::{AgentId, Occurrence, Run, RunStatus, ScheduleState, Task, TaskId, Timestamp};
+use crate::store::pager::{Pager, below, cursor};
 use crate::store::{Counted, Page, PageRequest, RunFilter};
 
 /// Of runs in so few wanted states all are looked at and sorted; of more the listing is read from its end.
@@ -25,60 +26,14 @@ const FEW: u64 = 20_000;
 const LOOKED_AT: i64 = 20_000;
 const READ: i64 = 8_000;
 
-/// A page in the making: one entry more than it holds is looked for, to know whether it is the last.
-struct Pager<T> {
-    page: Page<T>,
-    limit: usize,
-    last: String,
-}
-
-impl<T> Pager<T> {
-    fn new(request: &PageRequest) -> Step<Self> {
-        if request.limit == 0 {
-            return Err(Fault::Invalid("a page of 0 entries; ask for at least 1".to_owned()));
-        }
-        let page = Page { items: Vec::new(), next: None, corrupt: Vec::new() };
-        Ok(Self { page, limit: request.limit, last: String::new() })
-    }
-
-    /// Takes an entry; answers whether there is room for more.
-    fn take(&mut self, name: String, cursor: String, entry: Step<T>) -> Step<bool> {
-        if self.page.items.len() + self.page.corrupt.len() == self.limit {
-            self.page.next = Some(std::mem::take(&mut self.last));
-            return Ok(false);
-        }
-        match entry {
-            Ok(entry) => self.page.items.push(entry),
-            Err(Fault::Unreadable(why)) => self.page.corrupt.push((name, why)),
-            Err(fault) => return Err(fault),
-        }
-        self.last = cursor;
-        Ok(true)
-    }
-}
-
-/// The number in a cursor of this listing.
-fn number(request: &PageRequest, letter: char, first: i64) -> Step<i64> {
-    let Some(cursor) = &request.cursor else { return Ok(first) };
-    let number = cursor.strip_prefix(letter).and_then(|number| number.parse().ok());
-    number.ok_or_else(|| foreign(cursor))
-}
-
-fn foreign(cursor: &str) -> Fault {
-    let shown: String = cursor.chars().take(40).collect();
-    Fault::Invalid(format!("{shown:?} is no cursor of this listing; begin without one"))
-}
-
 /// Tasks by name.
 pub(super) fn tasks(conn: &Connection, request: &PageRequest) -> Step<Page<(Task, ScheduleState)>> {
-    let after = match &request.cursor {
-        Some(cursor) => cursor.strip_prefix('t').ok_or_else(|| foreign(cursor))?,
-        None => "",
-    };
+    let after = cursor(request, 't', |name| TaskId::new(name).ok())?;
+    let after = after.as_ref().map_or("", TaskId::as_str);
     let sql = format!("SELECT {TASK} {TASKS}");
     let mut select = conn.prepare_cached(&sql)?;
     let mut rows = select.query([after])?;
-    let mut pager = Pager::new(request)?;
+    let mut pager = Pager::new(request.limit)?;
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
         let cursor = format!("t{name}");
@@ -98,8 +53,8 @@ pub(super) fn occurrences(
     task_id: &TaskId,
     request: &PageRequest,
 ) -> Step<Page<Occurrence>> {
-    let mut pager = Pager::new(request)?;
-    let before = number(request, 'o', i64::MAX)?;
+    let mut pager = Pager::new(request.limit)?;
+    let before = below(request, 'o')?;
     let Some(tid) = task_number(conn, task_id)? else { return Ok(pager.page) };
     let mut select = conn.prepare_cached(OCCURRENCES)?;
     let mut rows = select.query([tid, before])?;
@@ -119,8 +74,8 @@ pub(super) const OCCURRENCES: &str =
 
 /// Runs, the newest first.
 pub(super) fn runs(conn: &Connection, filter: &RunFilter, request: &PageRequest) -> Step<Page<Run>> {
-    let mut pager = Pager::new(request)?;
-    let before = number(request, 'r', i64::MAX)?;
+    let mut pager = Pager::new(request.limit)?;
+    let before = below(request, 'r')?;
     let Some(query) = Query::of(conn, filter, before, false)? else { return Ok(pager.page) };
     let mut seen = Seen::of(filter);
     let mut select = conn.prepare_cached(&query.page())?;

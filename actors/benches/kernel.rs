@@ -60,7 +60,7 @@ fn main() {
 type Measure = fn(&Plan, &Table);
 
 fn measure_all(plan: &Plan) {
-    facts::print(plan);
+    facts::print(plan, "the system's");
     let table = Table::begin(plan.judges);
     if plan.wants(Group::Start) || plan.wants(Group::Close) {
         life::measure(plan, &table);

@@ -68,10 +68,10 @@ pub(crate) enum Place {
 /// The ractor side of a child.
 #[derive(Default)]
 struct Tasks {
-    /// Kill goes here.
+    /// Kill goes here; stop too, if there is no other.
     wrapper: Option<ActorCell>,
-    /// Stop goes here: the wrapper, or the plugin's own actor behind it.
-    stop_at: Option<ActorCell>,
+    /// The plugin's own actor: stop goes here, and kill as well.
+    inner: Option<ActorCell>,
     /// Done means gone.
     wrapper_task: Option<JoinHandle<()>>,
     inner_task: Option<JoinHandle<()>>,
@@ -166,9 +166,6 @@ impl Child {
     pub(crate) fn set_wrapper(&self, wrapper: ActorCell, handle: JoinHandle<()>) {
         {
             let mut tasks = self.tasks.lock();
-            if tasks.stop_at.is_none() {
-                tasks.stop_at = Some(wrapper.clone());
-            }
             tasks.wrapper = Some(wrapper);
             tasks.wrapper_task = Some(handle);
         }
@@ -179,7 +176,7 @@ impl Child {
     pub(crate) fn set_inner_actor(&self, inner: ActorCell, handle: JoinHandle<()>) {
         {
             let mut tasks = self.tasks.lock();
-            tasks.stop_at = Some(inner);
+            tasks.inner = Some(inner);
             tasks.inner_task = Some(handle);
         }
         self.repeat_orders();
@@ -460,7 +457,10 @@ impl Child {
 
     /// Sends the stop message alone, to an actor that waits for one.
     pub(crate) fn send_stop(&self) {
-        let target = self.tasks.lock().stop_at.clone();
+        let target = {
+            let tasks = self.tasks.lock();
+            tasks.inner.as_ref().or(tasks.wrapper.as_ref()).cloned()
+        };
         if let Some(target) = target {
             target.stop(None);
         }
@@ -490,7 +490,7 @@ impl Child {
     fn send_kill(&self) {
         let targets = {
             let tasks = self.tasks.lock();
-            [tasks.stop_at.clone(), tasks.wrapper.clone()]
+            [tasks.inner.clone(), tasks.wrapper.clone()]
         };
         for target in targets.into_iter().flatten() {
             target.kill();

@@ -6,14 +6,14 @@ use std::process::Command;
 use crate::arguments::Scale;
 use crate::measure::{rate, rate_of_two};
 
-pub(crate) fn print(scale: &Scale) {
+pub(crate) fn print(scale: &Scale, allocator: &str) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("- machine: {cores} cores, {} on {}", std::env::consts::ARCH, std::env::consts::OS);
     println!("- two threads of private arithmetic: {:.2} x one", two_threads(scale));
     println!("- compiler: {}", compiler().unwrap_or_else(|| "unknown".to_owned()));
     println!("- profile: {}", profile());
     println!(
-        "- allocator: the system's; the kernel has its feature testkit, as all its development builds do"
+        "- allocator: {allocator}; the kernel has its feature testkit, as all its development builds do"
     );
     println!("- rounds: {} counted after one that warms up; median (min to max)", scale.rounds);
     if !scale.judges {

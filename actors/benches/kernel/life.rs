@@ -15,8 +15,8 @@ use crate::options::{Group, Plan};
 use crate::ours::{self, function, object};
 use crate::table::{Goal, Row, Table, Unit, show};
 
-/// Starts that are in flight at once where it is not one.
-const IN_FLIGHT: usize = 64;
+/// Callers at once where it is not one.
+const CALLERS: usize = 64;
 
 /// How long it took to start all, and to close all.
 pub(crate) struct Life {
@@ -111,14 +111,14 @@ pub(crate) fn live_here(load: Load) {
 }
 
 fn live(flavour: Flavour, ids: &Arc<[ProcessId]>) -> Round {
-    let ours = |in_flight, spec| flavour.run(ours::life(Arc::clone(ids), in_flight, spec));
+    let ours = |callers, spec| flavour.run(ours::life(Arc::clone(ids), callers, spec));
     Round {
         idle: flavour.run(baseline::life_of_idle(ids.len())),
         jobs: flavour.run(baseline::life_of_jobs(ids.len())),
         tasks: flavour.run(baseline::life_of_tasks(ids.len())),
         functions: ours(1, function),
-        functions_at_once: ours(IN_FLIGHT, function),
-        objects: ours(IN_FLIGHT, object),
+        functions_at_once: ours(CALLERS, function),
+        objects: ours(CALLERS, object),
     }
 }
 
@@ -129,11 +129,11 @@ fn print_starts(table: &Table, flavour: Flavour, lives: &Lives) {
     let jobs = lives.starts_per_second(|round| &round.jobs);
     let tasks = lives.starts_per_second(|round| &round.tasks);
     let modes = [
-        ("one at a time", lives.starts_per_second(|round| &round.functions)),
-        ("64 in flight", lives.starts_per_second(|round| &round.functions_at_once)),
+        ("by one caller", lives.starts_per_second(|round| &round.functions)),
+        ("by 64 callers", lives.starts_per_second(|round| &round.functions_at_once)),
     ];
     for (mode, own) in modes {
-        let figure = format!("start {} functions, {mode}", show(lives.count));
+        let figure = format!("start {} functions {mode}", show(lives.count));
         let row = |name, baseline| {
             Row::new(&*figure, flavour.name(), &own, Unit::PerSecond).beside(name, baseline, Unit::PerSecond)
         };

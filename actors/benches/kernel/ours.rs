@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::{StreamExt, stream};
 use tenure_actors::{
     Application, ApplicationSpec, ManagedProcess, ProcessContext, ProcessId, ProcessResult, ProcessSpec,
     Registry,
 };
+use tokio::task::JoinSet;
 
 use crate::life::{Begun, Life, settle};
 
@@ -53,30 +53,32 @@ pub(crate) fn object() -> ProcessSpec {
     ProcessSpec::object("object", Arc::new(Plain))
 }
 
-/// Starts a process under every id, so many starts at a time.
+/// Starts a process under every id: so many callers, each one start after the other.
 pub(crate) async fn start_all(
     registry: &Registry,
-    ids: &[ProcessId],
-    in_flight: usize,
+    ids: &Arc<[ProcessId]>,
+    callers: usize,
     spec: fn() -> ProcessSpec,
 ) {
-    if in_flight == 1 {
-        for id in ids {
-            registry.start(id, spec()).await.expect("a start");
-        }
-        return;
+    let mut calling = JoinSet::new();
+    for caller in 0..callers {
+        let (registry, ids) = (registry.clone(), Arc::clone(ids));
+        calling.spawn(async move {
+            for id in &ids[ids.len() * caller / callers..ids.len() * (caller + 1) / callers] {
+                registry.start(id, spec()).await.expect("a start");
+            }
+        });
     }
-    let start = |id| async move { drop(registry.start(id, spec()).await.expect("a start")) };
-    stream::iter(ids).for_each_concurrent(in_flight, start).await;
+    calling.join_all().await;
 }
 
 /// Starts a process under every id, until the last has begun, and closes the application.
-pub(crate) async fn life(ids: Arc<[ProcessId]>, in_flight: usize, spec: fn() -> ProcessSpec) -> Life {
+pub(crate) async fn life(ids: Arc<[ProcessId]>, callers: usize, spec: fn() -> ProcessSpec) -> Life {
     let application = open().await;
     let registry = application.current().registry();
     BEGUN.expect(ids.len());
     let clock = Instant::now();
-    start_all(&registry, &ids, in_flight, spec).await;
+    start_all(&registry, &ids, callers, spec).await;
     BEGUN.all().await;
     let start = clock.elapsed();
     settle().await;

@@ -9,7 +9,6 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 use ractor::{ActorCell, ActorRef, ActorStatus};
 use tokio::runtime::Handle;
@@ -26,7 +25,7 @@ use crate::exit::{ExitReason, KillReason};
 use crate::gate::Gate;
 use crate::generation::report::{CloseReport, Counters};
 use crate::generation::{CloseOrder, GenerationMessage, ServiceKey};
-use crate::id::{Epoch, ProcessId};
+use crate::id::Epoch;
 use crate::journal::{Journal, Watchable};
 use crate::operations::{OperationsMessage, OperationsTable};
 use crate::registry::RegistryMessage;
@@ -36,9 +35,11 @@ use crate::service::ServiceInfo;
 use crate::settings::Limits;
 
 mod admission;
+mod index;
 mod order;
 
 use admission::Ledger;
+use index::Index;
 
 /// The shared state of one generation.
 pub(crate) struct Core {
@@ -54,7 +55,7 @@ pub(crate) struct Core {
     sealed: AtomicBool,
     /// Weak: what is taken out of it may linger until the map reclaims it, and must not keep an ended child,
     /// its object and, through them, this very generation. The ledger holds every child that is in it.
-    index: papaya::HashMap<ProcessId, Weak<Child>, RandomState>,
+    index: Index,
     /// How many ids are taken.
     pub(crate) names: AtomicUsize,
     ledger: Mutex<Ledger>,
@@ -296,7 +297,7 @@ impl Core {
             chaos: application.chaos.clone(),
             application,
             sealed: AtomicBool::new(false),
-            index: papaya::HashMap::default(),
+            index: Index::default(),
             names: AtomicUsize::new(0),
             ledger: Mutex::default(),
             closing_processes: Mutex::default(),
@@ -390,13 +391,12 @@ impl Core {
 
     /// The child registered under `id`, if it still owns it.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Child>> {
-        let child = self.index.pin().get(id).and_then(Weak::upgrade);
-        child.filter(|child| child.is_bound())
+        self.index.slot(id).child().filter(|child| child.is_bound())
     }
 
     /// The children in the index, in no order.
     pub(crate) fn indexed(&self) -> Vec<Arc<Child>> {
-        self.index.pin().values().filter_map(Weak::upgrade).collect()
+        self.index.all()
     }
 
     /// A child ended. Called once, by the child.
@@ -430,10 +430,8 @@ impl Core {
 
     /// Takes an ended child out of the index and the ledger.
     pub(crate) fn forget(&self, child: &Arc<Child>) {
-        let index = self.index.pin();
         if child.place == Place::Registry {
-            // By identity: the id may belong to a successor by now.
-            let _ = index.remove_if(&child.id, |_, found| std::ptr::eq(found.as_ptr(), Arc::as_ptr(child)));
+            self.index.slot(child.id.as_str()).leave(child);
         }
         self.ledger.lock().of(child.place).take_out(child.name.seq);
     }
@@ -454,7 +452,7 @@ impl Core {
 
     /// Frees what is left of children that have all ended: they hold this generation.
     pub(crate) fn clear(&self) {
-        self.index.pin().clear();
+        self.index.clear();
         // Dropped outside of the locks: what children bring along may look at the tree as it goes.
         let ledger = std::mem::take(&mut *self.ledger.lock());
         let closing = std::mem::take(&mut *self.closing_processes.lock());

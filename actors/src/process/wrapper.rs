@@ -80,7 +80,7 @@ fn spawn<A: Actor>(child: &Arc<Child>, actor: A, arguments: A::Arguments) {
     // becomes part of the caller's. Unconstrained, because a spent budget must not look like a wait.
     let spawning = Actor::spawn_linked(None, actor, arguments, supervisor);
     match tokio::task::unconstrained(spawning).now_or_never() {
-        Some(Ok((actor, task))) => child.set_wrapper(actor.get_cell(), task),
+        Some(Ok((actor, task))) => child.set_wrapper(actor.into(), task),
         // The generation is ending; the arguments were dropped, which has told everybody.
         Some(Err(error)) => drop(error),
         None => {}

@@ -42,9 +42,10 @@ impl Core {
         };
         // Let go of after the ledger: it may be the last to hold an ended child and what that brought along.
         let existing: Option<Arc<Child>>;
+        let slot = self.index.slot(id.as_str());
         let mut ledger = self.ledger.lock();
         if place == Place::Registry {
-            existing = self.find(id.as_str());
+            existing = slot.child();
             if let Some(state) = existing.as_ref().and_then(|existing| existing.state()) {
                 return Err(StartError::AlreadyExists { id: id.clone(), state });
             }
@@ -69,7 +70,7 @@ impl Core {
         self.population(place).admit();
         if place == Place::Registry {
             self.names.fetch_add(1, Ordering::AcqRel);
-            self.index.pin().insert(child.id.clone(), Arc::downgrade(&child));
+            slot.enter(&child);
         }
         Ok(child)
     }

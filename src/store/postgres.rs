@@ -59,6 +59,7 @@ mod prune;
 mod read;
 mod result;
 mod row;
+mod survey;
 mod tx;
 mod write;
 mod writer;
@@ -135,7 +136,10 @@ impl PostgresStore {
             quick: Mutex::default(),
             slow: Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared), writer, thread: Mutex::new(Some(thread)) })
+        let shared = Arc::new(shared);
+        let surveying = survey::keep(Arc::downgrade(&shared), shared.hints.subscribe());
+        shared.runtime.spawn(surveying);
+        Ok(Self { shared, writer, thread: Mutex::new(Some(thread)) })
     }
 
     /// A call to the writer. Its answer may be lost with the writer: then it may have happened.

@@ -46,6 +46,8 @@ list! {
     field_c02_a_cancel_by_another_instance_is_heard_with_its_name,
     a_writer_that_remembers_sees_what_another_has_written,
     field_g01_no_statement_reads_a_table_from_end_to_end,
+    field_g01_no_claim_reads_an_index_from_end_to_end,
+    field_g01_the_planner_is_told_of_a_table_that_has_grown,
     a_call_that_the_server_cannot_take_fails_alone,
 }
 
@@ -281,7 +283,7 @@ async fn a_lost_session_is_made_anew_and_watchers_are_told_of_everything() {
 async fn field_g11_only_past_the_patience_is_a_lock_an_error_and_a_passing_one() {
     let mut schema = Schema::new();
     schema.open().await.close().await.unwrap();
-    schema.0.patience = Duration::from_millis(300);
+    schema.0.patience = Duration::from_secs(1);
     let store = schema.open().await;
     let sql = schema.sql().await;
     sql.batch_execute("BEGIN; SELECT 1 FROM meta FOR UPDATE").await.unwrap();
@@ -461,31 +463,92 @@ async fn works(store: &dyn Store) {
     assert_eq!(store.prune(PruneRequest { before, keep: 0, limit: 5 }).await.unwrap().runs, 5);
 }
 
+/// A store whose statements the server counts.
+struct Counted {
+    schema: Schema,
+    options: PostgresOptions,
+    sql: tokio_postgres::Client,
+}
+
+impl Counted {
+    async fn new() -> Self {
+        let schema = Schema::new();
+        let mark = if schema.url().contains('?') { '&' } else { '?' };
+        let named = format!("{}{mark}application_name={}", schema.url(), schema.1.0);
+        let (options, sql) = (options(&named, &schema.1.0), schema.sql().await);
+        let counted = Self { schema, options, sql };
+        // Making the schema, or emptying it, does read the tables.
+        counted.close(counted.open().await).await;
+        counted.analyze().await;
+        counted
+    }
+
+    async fn open(&self) -> PostgresStore {
+        PostgresStore::connect(self.options.clone()).await.expect("a store")
+    }
+
+    /// As the server does now and then.
+    async fn analyze(&self) {
+        self.sql.batch_execute("ANALYZE runs, specs, events, attempts, results, lane_runs").await.unwrap();
+    }
+
+    /// A session hands in what it counted before it is gone.
+    async fn close(&self, store: PostgresStore) {
+        store.close().await.unwrap();
+        drop(store);
+        let sessions = "SELECT count(*) FROM pg_stat_activity
+            WHERE pid <> pg_backend_pid() AND (application_name = $1 OR query LIKE '%' || $1 || '%')";
+        while self.number(sessions).await > 0 {}
+    }
+
+    async fn number(&self, sql: &str) -> i64 {
+        self.sql.query_one(sql, &[&self.schema.1.0]).await.unwrap().get(0)
+    }
+}
+
 async fn field_g01_no_statement_reads_a_table_from_end_to_end() {
-    let schema = Schema::new();
-    let mark = if schema.url().contains('?') { '&' } else { '?' };
-    let named = format!("{}{mark}application_name={}", schema.url(), schema.1.0);
-    let options = options(&named, &schema.1.0);
-    let sql = schema.sql().await;
-    // A session hands in what it counted before it is gone.
-    let sessions = "SELECT count(*) FROM pg_stat_activity
-        WHERE pid <> pg_backend_pid() AND (application_name = $1 OR query LIKE '%' || $1 || '%')";
-    let gone = async || while sql.query_one(sessions, &[&schema.1.0]).await.unwrap().get::<_, i64>(0) > 0 {};
+    // Statistics from before there was anything lead to no other plans.
+    let counted = Counted::new().await;
     let scans = "SELECT coalesce(sum(seq_scan), 0)::bigint FROM pg_stat_user_tables
         WHERE schemaname = $1 AND relname IN ('runs', 'specs', 'events', 'attempts', 'results', 'lane_runs')";
-    let read = async || sql.query_one(scans, &[&schema.1.0]).await.unwrap().get::<_, i64>(0);
-    // Making the schema, or emptying it, does read the tables.
-    PostgresStore::connect(options.clone()).await.expect("a store").close().await.unwrap();
-    gone().await;
-    let before = read().await;
-    // Statistics from before there was anything lead to no other plans.
-    sql.batch_execute("ANALYZE").await.unwrap();
-    let store = PostgresStore::connect(options).await.expect("a store");
+    let before = counted.number(scans).await;
+    let store = counted.open().await;
     works(&store).await;
-    store.close().await.unwrap();
-    drop(store);
-    gone().await;
-    assert_eq!(read().await, before);
+    counted.close(store).await;
+    assert_eq!(counted.number(scans).await, before);
+}
+
+async fn field_g01_no_claim_reads_an_index_from_end_to_end() {
+    const RUNS: usize = 3000;
+    const CLAIMS: usize = 20;
+    let counted = Counted::new().await;
+    let store = counted.open().await;
+    enqueue(&store, RUNS).await;
+    counted.close(store).await;
+    counted.analyze().await;
+    let entries = "SELECT coalesce(sum(idx_tup_read), 0)::bigint FROM pg_stat_user_indexes
+        WHERE schemaname = $1 AND relname IN ('runs', 'specs')";
+    let before = counted.number(entries).await;
+    let store = counted.open().await;
+    for _ in 0..CLAIMS {
+        let claimed = store.claim(claim_request(1, 5)).await.unwrap();
+        assert_eq!(claimed.len(), 5);
+    }
+    counted.close(store).await;
+    let read = counted.number(entries).await - before;
+    let all_each_time = i64::try_from(RUNS * CLAIMS).unwrap();
+    assert!(read < all_each_time / 10, "{CLAIMS} claims of 5 read {read} entries, {RUNS} runs are there");
+}
+
+async fn field_g01_the_planner_is_told_of_a_table_that_has_grown() {
+    let counted = Counted::new().await;
+    let believed = "SELECT reltuples::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = $1 AND c.relname = 'runs'";
+    assert!(counted.number(believed).await < 100);
+    let store = counted.open().await;
+    enqueue(&store, 500).await;
+    while counted.number(believed).await < 500 {}
+    counted.close(store).await;
 }
 
 async fn a_call_that_the_server_cannot_take_fails_alone() {

@@ -59,13 +59,21 @@ fn main() {
     }
 }
 
+/// As the program.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const ALLOCATED_BY: &str =
+    if cfg!(feature = "mimalloc") { "mimalloc, as the program has it" } else { "the system's" };
+
 type Measure = fn(&Plan, &Table);
 
 fn measure_all(plan: &Plan) {
     // Servers are started, and the missing ones named, before the table begins.
     let stores: Vec<&str> = plan.stores(Kind::ALL).map(Kind::name).collect();
     println!("- stores: {}", stores.join("; "));
-    facts::print(plan);
+    facts::print(plan, ALLOCATED_BY);
     let table = Table::begin(plan.judges);
     let all: [(Group, Measure); 10] = [
         (Group::Cycles, cycles::measure),

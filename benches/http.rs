@@ -56,10 +56,18 @@ fn main() {
     }
 }
 
+/// As the program.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const ALLOCATED_BY: &str =
+    if cfg!(feature = "mimalloc") { "mimalloc, as the program has it" } else { "the system's" };
+
 type Measure = fn(&Plan, &Table);
 
 fn measure_all(plan: &Plan) {
-    facts::print(plan);
+    facts::print(plan, ALLOCATED_BY);
     let table = Table::begin(plan.judges);
     let all: [(Group, Measure); 6] = [
         (Group::Start, program::measure_start),

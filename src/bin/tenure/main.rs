@@ -31,6 +31,12 @@ use exit::{Exit, Failure};
 use output::Output;
 use signals::Signals;
 
+/// Runs are many small blocks that one thread makes and another frees, on which the system's allocator has its threads
+/// wait for each other.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Before anything else: who is told to read its configuration again must not end by that.
     let begun = is_host(std::env::args_os().skip(1)).then(begin);

@@ -26,6 +26,8 @@ mod delays;
 mod facts;
 #[path = "durable/host.rs"]
 mod host;
+#[path = "durable/kept.rs"]
+mod kept;
 #[path = "durable/leases.rs"]
 mod leases;
 #[path = "../actors/benches/kernel/measure.rs"]
@@ -75,7 +77,7 @@ fn measure_all(plan: &Plan) {
     println!("- stores: {}", stores.join("; "));
     facts::print(plan, ALLOCATED_BY);
     let table = Table::begin(plan.judges);
-    let all: [(Group, Measure); 10] = [
+    let all: [(Group, Measure); 11] = [
         (Group::Cycles, cycles::measure),
         (Group::Callers, cycles::measure_callers),
         (Group::Host, host::measure),
@@ -83,6 +85,7 @@ fn measure_all(plan: &Plan) {
         (Group::Full, host::measure_full),
         (Group::Prompt, prompt::measure),
         (Group::Idle, prompt::measure_idle),
+        (Group::Kept, kept::measure),
         (Group::Leases, leases::measure),
         (Group::Replicas, replicas::measure),
         (Group::Bytes, bytes::measure),

@@ -16,12 +16,13 @@ pub(crate) enum Group {
     Full,
     Prompt,
     Idle,
+    Kept,
     Leases,
     Replicas,
     Bytes,
 }
 
-const GROUPS: [(&str, Group); 10] = [
+const GROUPS: [(&str, Group); 11] = [
     ("cycles", Group::Cycles),
     ("callers", Group::Callers),
     ("host", Group::Host),
@@ -29,6 +30,7 @@ const GROUPS: [(&str, Group); 10] = [
     ("full", Group::Full),
     ("prompt", Group::Prompt),
     ("idle", Group::Idle),
+    ("kept", Group::Kept),
     ("leases", Group::Leases),
     ("replicas", Group::Replicas),
     ("bytes", Group::Bytes),
@@ -54,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) leases: usize,
     /// Runs whose cancel is waited for without a hint: each takes up to a heartbeat.
     pub(crate) unheard: usize,
+    /// Tasks and runs of which it is told what a host keeps.
+    pub(crate) kept: usize,
     /// How long an idle host is watched.
     pub(crate) idle: Duration,
 }
@@ -79,6 +83,7 @@ impl Plan {
             prompt: 500,
             leases: 10_000,
             unheard: 30,
+            kept: 20_000,
             idle: Duration::from_secs(10),
         }
     }
@@ -92,6 +97,7 @@ impl Plan {
             prompt: 5,
             leases: 500,
             unheard: 1,
+            kept: 200,
             idle: Duration::from_millis(200),
             ..Self::full(groups)
         }

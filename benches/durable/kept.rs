@@ -26,17 +26,17 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
     }
 }
 
-/// Of a task, of a run. As many of both come first, so that caches are full that have an end.
+/// Of a task, of a run. More of both come first, so that caches are full that have an end.
 async fn kept(count: usize) -> (f64, f64) {
     let bench = Bench::open(Kind::Full).await;
     let tenure = host(&bench, 64).await;
     tenure.register_agent("noop", |_: RunContext| async { Ok(().into()) }).expect("an agent");
     schedule(&bench, &tenure, 0..count).await;
-    finish(&bench, count, count).await;
+    finish(&bench, 5 * count, 5 * count).await;
     let begun = resident_bytes();
     schedule(&bench, &tenure, count..2 * count).await;
     let scheduled = resident_bytes();
-    finish(&bench, count, 2 * count).await;
+    finish(&bench, count, 6 * count).await;
     let finished = resident_bytes();
     tenure.shutdown().await.expect("a shutdown");
     ((scheduled - begun) / number(count), (finished - scheduled) / number(count))

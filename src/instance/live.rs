@@ -126,12 +126,18 @@ impl LiveRuns {
 
     /// Lets go of a run: its outcome is stored, or refused for good.
     pub(crate) fn remove(&self, live: &LiveRun) {
-        live.fence();
-        let mut by_id = self.by_id.lock();
-        if by_id.get(&live.run_id).is_some_and(|found| found.token == live.token) {
-            by_id.remove(&live.run_id);
+        self.remove_all(std::iter::once(live));
+    }
+
+    /// Lets go of runs. Told of once: who claims as many as there is room for is not to begin with the first place.
+    pub(crate) fn remove_all<'a>(&self, runs: impl Iterator<Item = &'a LiveRun>) {
+        for live in runs {
+            live.fence();
+            let mut by_id = self.by_id.lock();
+            if by_id.get(&live.run_id).is_some_and(|found| found.token == live.token) {
+                by_id.remove(&live.run_id);
+            }
         }
-        drop(by_id);
         self.room.notify_one();
         self.gone.notify_waiters();
     }

@@ -80,16 +80,14 @@ impl Instance {
                 settled.insert(place);
             }
         }
-        let (mut place, before) = (0, batch.len());
-        batch.retain(|item| {
-            let gone = settled.contains(&place) || item.is_pointless();
+        let mut place = 0;
+        let is_over = |item: &mut Item| {
             place += 1;
-            if gone {
-                self.let_go(item);
-            }
-            !gone
-        });
-        self.outbox.settled(before - batch.len());
+            settled.contains(&(place - 1)) || item.is_pointless()
+        };
+        let over: Vec<Item> = batch.extract_if(.., is_over).collect();
+        self.let_go(&over);
+        self.outbox.settled(over.len());
         Ok(())
     }
 
@@ -168,12 +166,11 @@ impl Instance {
         }
     }
 
-    fn let_go(&self, item: &Item) {
-        if matches!(item.what, What::Ended(..)) {
-            self.live.remove(&item.live);
-            // Who waits still, looks: it may have been refused.
-            self.waiters.settled(&item.live.run_id, None);
-        }
+    fn let_go(&self, over: &[Item]) {
+        let ended = || over.iter().filter(|item| matches!(item.what, What::Ended(..)));
+        self.live.remove_all(ended().map(|item| &*item.live));
+        // Who waits still, looks: it may have been refused.
+        ended().for_each(|item| self.waiters.settled(&item.live.run_id, None));
     }
 }
 

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+#[path = "support/tls.rs"]
+mod certificates;
 #[path = "redis_store/kept.rs"]
 mod kept;
 #[path = "support/redis.rs"]
@@ -17,6 +19,8 @@ mod restart;
 mod room;
 #[path = "support/servers.rs"]
 mod servers;
+#[path = "redis_store/tls.rs"]
+mod tls;
 
 use servers::redis as redis_server;
 
@@ -25,7 +29,7 @@ type Named = (&'static str, fn());
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let all = [kept::TESTS, refused::TESTS, restart::TESTS, room::TESTS].concat();
+    let all = [kept::TESTS, refused::TESTS, restart::TESTS, room::TESTS, tls::TESTS].concat();
     let missing = !arguments.list && redis_server::redis().is_err();
     let trials = all.into_iter().map(|(name, run): Named| {
         let trial = Trial::test(name, move || {

@@ -9,6 +9,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 mod certificates;
 #[path = "redis_store/kept.rs"]
 mod kept;
+#[path = "redis_store/lists.rs"]
+mod lists;
 #[path = "support/redis.rs"]
 mod redis;
 #[path = "redis_store/refused.rs"]
@@ -29,7 +31,7 @@ type Named = (&'static str, fn());
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let all = [kept::TESTS, refused::TESTS, restart::TESTS, room::TESTS, tls::TESTS].concat();
+    let all = [kept::TESTS, lists::TESTS, refused::TESTS, restart::TESTS, room::TESTS, tls::TESTS].concat();
     let missing = !arguments.list && redis_server::redis().is_err();
     let trials = all.into_iter().map(|(name, run): Named| {
         let trial = Trial::test(name, move || {

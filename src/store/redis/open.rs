@@ -9,7 +9,7 @@ use super::link::{self, Shared};
 use crate::store::{RefusedKind, tls};
 
 /// The version of the keys and records. A change of it is a new number, and a step from the one before.
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 
 /// The oldest server: before it, scripts could not say that they only read.
 const OLDEST: (u64, u64) = (7, 0);
@@ -80,6 +80,12 @@ pub(super) async fn look(client: Client, options: RedisOptions) -> Step<Shared> 
     let made: Option<u64> = open.query_async(&mut conn).await.map_err(|error| Fault::of(&error, false))?;
     match made {
         None | Some(SCHEMA) => Ok(shared),
+        Some(1) => {
+            let mut step = shared.write("to_schema_2");
+            step.arg("");
+            step.exec_async(&mut conn).await.map_err(|error| Fault::of(&error, false))?;
+            Ok(shared)
+        }
         Some(other) => Err(Fault::Refused(
             RefusedKind::NewerSchema,
             format!(

@@ -181,8 +181,8 @@ impl RunContext {
     }
 
     /// Completes when the host of owned work asks where that is: it is shut down or replaced, or cut off from the
-    /// store, before the work has ended. The work says it by [`RunContext::checkpoint`] and returns, within the patience
-    /// of the host ([`Settings::patience`](crate::Settings)), and any replica goes on from there at once.
+    /// store, before the work has ended. The work says it by [`RunContext::checkpoint`] and returns, within the
+    /// patience of the host ([`Settings::patience`](crate::Settings)), and any replica goes on from there at once.
     ///
     /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn interrupted(&self) {

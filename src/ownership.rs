@@ -62,6 +62,7 @@ pub use answers::{
 pub use host::{CutOff, Done, Host};
 pub use journal::Recovered;
 pub use key::{MOST_KEY_BYTES, SessionKey, TaskKey};
+pub(crate) use outcome::kept_snapshot;
 pub use outcome::{Blob, Blobs, End, Finished, Outcome};
 pub use record::MOST_TASKS;
 pub use registration::{Declared, Registered};

@@ -52,6 +52,8 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod sqlite;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod tls;
 
 pub use error::{RefusedKind, StoreError};
 pub use memory::MemoryStore;

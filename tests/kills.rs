@@ -9,6 +9,8 @@
 mod ending;
 #[path = "kills/overlap.rs"]
 mod overlap;
+#[path = "kills/owned.rs"]
+mod owned;
 #[path = "kills/pausing.rs"]
 mod pausing;
 #[path = "kills/sharing.rs"]
@@ -30,6 +32,7 @@ use workers::{Test, dice, gate, ground, proxy, sink, stage, tests, wire};
 
 const TESTS: &[Test] = tests! {
     windows: task_t45_a_kill_in_any_window_loses_nothing_and_completes_nothing_twice;
+    owned: own_s5_1_an_owner_killed_in_any_call_is_gone_and_its_task_is_done_once;
     sharing:
         field_k11_four_os_processes_start_a_thousand_runs_a_thousand_times,
         field_s06_two_schedulers_fire_each_occurrence_once,

@@ -10,6 +10,9 @@ mod cases;
 mod postgres;
 #[path = "support/servers.rs"]
 mod servers;
+#[cfg(feature = "postgres")]
+#[path = "support/tls.rs"]
+mod tls;
 
 use std::process::ExitCode;
 

@@ -5,8 +5,12 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+#[path = "support/tls.rs"]
+mod certificates;
 #[path = "redis_store/kept.rs"]
 mod kept;
+#[path = "redis_store/lists.rs"]
+mod lists;
 #[path = "support/redis.rs"]
 mod redis;
 #[path = "redis_store/refused.rs"]
@@ -17,6 +21,8 @@ mod restart;
 mod room;
 #[path = "support/servers.rs"]
 mod servers;
+#[path = "redis_store/tls.rs"]
+mod tls;
 
 use servers::redis as redis_server;
 
@@ -25,7 +31,7 @@ type Named = (&'static str, fn());
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let all = [kept::TESTS, refused::TESTS, restart::TESTS, room::TESTS].concat();
+    let all = [kept::TESTS, lists::TESTS, refused::TESTS, restart::TESTS, room::TESTS, tls::TESTS].concat();
     let missing = !arguments.list && redis_server::redis().is_err();
     let trials = all.into_iter().map(|(name, run): Named| {
         let trial = Trial::test(name, move || {

@@ -15,11 +15,11 @@ use super::problem::{Answer, Kind, Problem};
 use super::query::{self, Words, text};
 use super::stream::closed;
 use super::text::Only;
-use super::{Api, answer, pages, schemas};
+use super::{Api, answer, schemas};
 use crate::model::{InstanceId, Seconds};
 use crate::ownership::{
     Acknowledgement, Acquired, CancelAnswer, DeclaredLost, Forgotten, Inspection, Ownership, Published,
-    Registered, Regranted, Released, Renewed, SessionInspection, SessionKey, TaskState,
+    Registered, Regranted, Released, Renewed, SessionKey, TaskState,
 };
 
 mod read;
@@ -248,34 +248,16 @@ pub(super) async fn inspect(State(api): State<Api>, parts: Parts, given: Given) 
     answer::ok(&own.inspect(&key).await?)
 }
 
-#[derive(Serialize)]
-struct Session {
-    #[serde(flatten)]
-    session: SessionInspection,
-    left_out: Vec<u64>,
-}
-
 /// How the tasks of a session stand
 ///
-/// An answer has about 8 MiB of outcomes: results and snapshots past that are left out, and `left_out` names their
-/// tasks, each of which can be asked for by itself.
+/// An answer has about 8 MiB of outcomes, those of the latest tasks: results and snapshots past that are left out, and
+/// `left_out` names their tasks, each of which can be asked for by itself.
 #[utoipa::path(post, path = "/ownership/inspect-session", tag = "ownership", operation_id = "inspect_session",
     request_body = schemas::SessionName,
     responses((status = 200, body = schemas::SessionInspection)))]
 pub(super) async fn inspect_session(State(api): State<Api>, parts: Parts, given: Given) -> Answer {
     let (own, key) = Verb::of(&api, &parts, &given)?.read(read::session)?;
-    let mut session = own.inspect_session(&key).await?;
-    let (mut bytes, mut left_out) = (0, Vec::new());
-    for task in &mut session.tasks {
-        let TaskState::Terminal(finished) = &mut task.state else { continue };
-        let kept = [&finished.result, &finished.snapshot].into_iter().flatten();
-        bytes += kept.map(|payload| payload.bytes.len()).sum::<usize>();
-        if bytes > pages::MOST_BYTES {
-            (finished.result, finished.snapshot) = (None, None);
-            left_out.push(task.key.task);
-        }
-    }
-    answer::ok(&Session { session, left_out })
+    answer::ok(&own.inspect_session(&key).await?)
 }
 
 /// What happens to what hosts own, in order

@@ -36,6 +36,8 @@ pub(crate) struct Work {
     pub(crate) agent: Arc<dyn ErasedAgent>,
     /// Whether it is told to stop when its lease cannot be relied on any more; else its effects only wait (L12).
     pub(crate) stops_when_cut_off: bool,
+    /// The most bytes of a checkpoint that it may leave.
+    pub(crate) most_checkpoint: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -142,7 +144,8 @@ async fn run(job: &Job, context: &ProcessContext) -> Ended {
     };
     let limits = Limits::of(live, instance);
     let held = Held { live: Arc::clone(live), process: context.clone() };
-    let given = RunContext::new(Arc::clone(instance), held, limits.earliest());
+    let most_checkpoint = job.work.as_ref().map_or(0, |work| work.most_checkpoint);
+    let given = RunContext::new(Arc::clone(instance), held, limits.earliest(), most_checkpoint);
     let future = AssertUnwindSafe(async move { agent.run(given).await }).catch_unwind();
     tokio::select! {
         biased;

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Instance;
 use super::live::LiveRun;
-use crate::model::{Approval, ApprovalAnswer, Progress, Run, RunId, RunSpec, Timestamp, Token};
+use crate::model::{
+    Approval, ApprovalAnswer, Invalid, Payload, Progress, Run, RunId, RunSpec, Timestamp, Token,
+};
 use crate::store::{RenewRequest, Renewal, StoreError};
 use crate::workspace::{Authority, AuthorityLost, GuardedWorkspace};
 
@@ -25,6 +27,8 @@ struct Inner {
     held: Held,
     run: Arc<Run>,
     deadline: Option<Instant>,
+    /// The most bytes of a checkpoint.
+    most_checkpoint: usize,
 }
 
 /// A run as an attempt holds it: what lets effects pass while the lease may be relied on and the process's gate
@@ -87,9 +91,14 @@ pub enum AuthorityError {
 }
 
 impl RunContext {
-    pub(super) fn new(instance: Arc<Instance>, held: Held, deadline: Option<Instant>) -> Self {
+    pub(super) fn new(
+        instance: Arc<Instance>,
+        held: Held,
+        deadline: Option<Instant>,
+        most_checkpoint: usize,
+    ) -> Self {
         let run = held.live.run();
-        Self { inner: Arc::new(Inner { instance, held, run, deadline }) }
+        Self { inner: Arc::new(Inner { instance, held, run, deadline, most_checkpoint }) }
     }
 
     // --- what is to be done -----------------------------------------------------------------------------
@@ -169,6 +178,36 @@ impl RunContext {
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.inner.held.live.stop.child_token()
+    }
+
+    /// Completes when the host of owned work asks where that is: it is shut down or replaced, or cut off from the
+    /// store, before the work has ended. The work says it by [`RunContext::checkpoint`] and returns, within the
+    /// patience of the host ([`Settings::patience`](crate::Settings)), and any replica goes on from there at once.
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
+    pub async fn interrupted(&self) {
+        self.inner.held.live.interrupted().await;
+    }
+
+    /// Says where owned work is, for who goes on with it if it does not complete: stored with its end as the snapshot
+    /// of the run ([`Finished::snapshot`](crate::ownership::Finished)), in the same step in which its lease is given
+    /// up. What was said last counts; it costs nothing before that, and is gone with a host that is killed.
+    ///
+    /// # Errors
+    /// [`Invalid`] when it is larger than an outcome may be, or this is the attempt of a task: its next attempt begins
+    /// anew.
+    pub fn checkpoint(&self, snapshot: Payload) -> Result<(), Invalid> {
+        let live = &self.inner.held.live;
+        let (size, most) = (snapshot.bytes.len(), self.inner.most_checkpoint);
+        if !live.owned {
+            let expected = "work that its host owns; the next attempt of a task begins anew";
+            return Err(Invalid::one("checkpoint", expected));
+        }
+        if size > most {
+            return Err(Invalid::one("checkpoint", format!("at most {most} bytes, found {size}")));
+        }
+        live.keep_checkpoint(snapshot);
+        Ok(())
     }
 
     // --- effects ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::outbox::What;
-use crate::model::{Progress, Run, RunId, Token};
+use crate::model::{Payload, Progress, Run, RunId, Token};
 use crate::workspace::Workspace;
 
 /// All of them. What is not in here any more is not renewed, and cannot commit.
@@ -34,6 +34,8 @@ pub(crate) struct LiveRun {
     pub(crate) token: Token,
     /// Whether its host executes it: it takes no room from what is claimed.
     pub(crate) owned: bool,
+    /// Where owned work says that it is, for who goes on from there. Kept here, and stored with its end.
+    checkpoint: Mutex<Option<Payload>>,
     /// The run as it was last read or written here.
     run: Mutex<Arc<Run>>,
     /// Until when the holder may rely on the lease, without asking the store.
@@ -168,6 +170,7 @@ impl LiveRun {
             run_id: run.run_id.clone(),
             token,
             owned: run.spec.is_owned(),
+            checkpoint: Mutex::default(),
             run: Mutex::new(Arc::new(run)),
             relied_until: Mutex::new(asked + reliance),
             stop: CancellationToken::new(),
@@ -187,6 +190,16 @@ impl LiveRun {
 
     pub(crate) fn set_run(&self, run: Run) {
         *self.run.lock() = Arc::new(run);
+    }
+
+    /// Keeps where the work is, in place of where it was before.
+    pub(crate) fn keep_checkpoint(&self, snapshot: Payload) {
+        *self.checkpoint.lock() = Some(snapshot);
+    }
+
+    /// Where the work said last that it is.
+    pub(crate) fn checkpoint(&self) -> Option<Payload> {
+        self.checkpoint.lock().clone()
     }
 
     /// Completes when the attempt tells of itself again.
@@ -257,6 +270,14 @@ impl LiveRun {
 
     pub(crate) fn cause(&self) -> Option<StopCause> {
         self.cause.get().copied()
+    }
+
+    /// Completes when the attempt is to stop though nothing is wrong with it: another host can go on with it.
+    pub(crate) async fn interrupted(&self) {
+        self.stop.cancelled().await;
+        if !matches!(self.cause(), Some(StopCause::Interrupted | StopCause::CutOff)) {
+            std::future::pending().await
+        }
     }
 
     /// The token has lost its authority: from the return of this call the attempt commits nothing, and it is

@@ -10,6 +10,7 @@ use super::outbox::{Item, What};
 use super::pause::Pause;
 use super::{Instance, figures};
 use crate::model::{Progress, RunId, RunStatus, Token};
+use crate::ownership::kept_snapshot;
 use crate::rules::{self, Moment, Moved};
 use crate::store::{Decision, LaneExpect, Refusal, RunWrite, StoreError};
 
@@ -185,7 +186,14 @@ impl Item {
                 let progress = Progress { at: moment.now, ..progress };
                 rules::progress(&run, self.token, progress, coalesced, moment)
             }
-            What::Ended(outcome, draw) => rules::finish(&run, self.token, outcome, draw, moment),
+            What::Ended(outcome, draw) => {
+                rules::finish(&run, self.token, outcome, draw, moment).map(|mut write| {
+                    // What did not complete may be continued from where it was.
+                    let left = self.live.checkpoint().and_then(kept_snapshot);
+                    write.run.result = write.run.result.or(left);
+                    write
+                })
+            }
         }?;
         self.write = Some(write.clone());
         Ok(write)

@@ -272,6 +272,16 @@ pub struct SessionInspection {
     pub revision: u64,
     /// Its tasks that are kept, by number.
     pub tasks: Vec<Inspection>,
+    /// Those whose result and snapshot have no room in this answer: each can be inspected by itself.
+    #[serde(default)]
+    pub left_out: Vec<u64>,
+}
+
+impl SessionInspection {
+    /// A session of which nothing is kept.
+    pub(super) fn of(key: SessionKey) -> Self {
+        Self { key, revision: 0, tasks: Vec::new(), left_out: Vec::new() }
+    }
 }
 
 /// What the owner of a task has to do.
@@ -414,7 +424,8 @@ pub enum Release {
         /// How long is waited for.
         wait: Seconds,
     },
-    /// It is refused while anything runs, on whichever instance.
+    /// It is refused while anything runs, on whichever instance. What is lost does not run, and is not given back
+    /// any more.
     #[default]
     Refuse,
 }

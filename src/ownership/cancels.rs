@@ -1,6 +1,7 @@
 //! Cancelling runs, tasks and sessions, and releasing sessions.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -163,7 +164,8 @@ impl Ownership {
         };
         let wait = match release {
             Release::Cancel { wait } => wait.duration(),
-            Release::Refuse => return Ok(Released::Released { revision, still_running: 0 }),
+            // Nothing ran. What was lost could still be given back, and would run in a session that is over (I9).
+            Release::Refuse => Duration::ZERO,
         };
         // From before the look at what runs: what ends after it makes a hint.
         let (mut watch, deadline) = (self.watch(), deadline(wait));

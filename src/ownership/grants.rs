@@ -73,9 +73,8 @@ impl Ownership {
                     }
                     return Ok((answer, granted.then_some(*run)));
                 }
-                Decided::InTheWay(key, run) => {
-                    let actual = self.about(&key, &run, moment.now).await?;
-                    return Ok((Acquired::Conflict { actual }, None));
+                Decided::InTheWay(key) => {
+                    return Ok((Acquired::Conflict { actual: self.inspect(&key).await? }, None));
                 }
                 Decided::Write(decision, held) => match self.commit_run(*decision).await? {
                     Ok(run) => {
@@ -151,7 +150,7 @@ impl Ownership {
                 return Ok(Acquired::Held { key: key.clone(), owner: lease.owner, run: spec.run, ttl_left });
             }
         }
-        Ok(Acquired::Conflict { actual: self.about(key, run, moment.now).await? })
+        Ok(Acquired::Conflict { actual: self.inspect(key).await? })
     }
 
     /// Renews leases, all in one call; each answer is a command.
@@ -202,17 +201,18 @@ impl Ownership {
             let Some(found) = self.run(key, run).await? else {
                 return Ok(DeclaredLost::Changed { state: self.inspect(key).await? });
             };
-            if found.status == RunStatus::Lost && found.fence == fence {
-                return Ok(DeclaredLost::Lost { state: self.about(key, &found, moment.now).await? });
+            let before = found.status == RunStatus::Lost && found.fence == fence;
+            let write = rules::lose(&found, fence, grace, moment).filter(|_| !before);
+            let ended = before || write.is_some();
+            if let Some(write) = write
+                && self.commit(write).await?.is_err()
+            {
+                continue;
             }
-            let Some(write) = rules::lose(&found, fence, grace, moment) else {
-                return Ok(DeclaredLost::Changed { state: self.about(key, &found, moment.now).await? });
-            };
-            if self.commit(write).await?.is_ok() {
-                let state = self.inspect(key).await?;
-                let lost = matches!(state.state, TaskState::Lost { .. }) && state.run == run;
-                return Ok(if lost { DeclaredLost::Lost { state } } else { DeclaredLost::Changed { state } });
-            }
+            // It may have been cancelled instead, or be given back by now.
+            let state = self.inspect(key).await?;
+            let lost = ended && matches!(state.state, TaskState::Lost { .. }) && state.run == run;
+            return Ok(if lost { DeclaredLost::Lost { state } } else { DeclaredLost::Changed { state } });
         }
         Err(contended(key))
     }
@@ -269,7 +269,7 @@ impl Ownership {
                         return Ok(granted());
                     }
                 }
-                Err(_) => return Ok(Regranted::Fenced { state: self.about(key, &run, moment.now).await? }),
+                Err(_) => return Ok(Regranted::Fenced { state: self.inspect(key).await? }),
             }
         }
         Err(contended(key))
@@ -291,8 +291,8 @@ enum Decided {
     Answer(Acquired),
     /// This run is in the way, or was granted before.
     About(TaskKey, Box<Run>),
-    /// This run of another task is in the way.
-    InTheWay(TaskKey, Box<Run>),
+    /// Another task is in the way.
+    InTheWay(TaskKey),
     Write(Box<Decision>, Held),
 }
 
@@ -352,7 +352,7 @@ fn decide(request: &Acquire, seen: &Seen, nonce: u64, moment: Moment) -> Result<
         };
         match rules::supersede(lost, &runs[0].run.run_id, moment) {
             Ok(write) => runs.push(write),
-            Err(_) => return Ok(Decided::InTheWay(other, Box::new(lost.clone()))),
+            Err(_) => return Ok(Decided::InTheWay(other)),
         }
     }
     let write = put(seen.stored.as_ref(), &session, moment.now)?;
@@ -372,7 +372,7 @@ fn parent_of(request: &Acquire, seen: &Seen) -> Result<Option<Parent>, Box<Decid
     if run.status.is_held() && run.cancel.is_none() {
         return Ok(Some(Parent { task, run: number, policy: request.with_parent }));
     }
-    Err(Box::new(Decided::InTheWay(key, Box::new(run.clone()))))
+    Err(Box::new(Decided::InTheWay(key)))
 }
 
 /// What the holder of an idempotency key answers for.

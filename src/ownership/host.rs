@@ -167,6 +167,9 @@ impl Host {
 
     /// Owns a task and begins to execute it. Any answer but [`Acquired::Acquired`] says that nothing was begun.
     ///
+    /// Work that does not end within the drain of its host is asked where it is ([`RunContext::interrupted`],
+    /// [`RunContext::checkpoint`]): its run has failed as `interrupted` then, and any replica goes on from there.
+    ///
     /// # Errors
     /// [`Error::Draining`]; [`Error::Invalid`]; [`Error::Store`]: nothing was begun. It may have been granted all the
     /// same: then its lease lapses, or the same request is made again.
@@ -198,7 +201,11 @@ impl Host {
             ownership: self.ownership.clone(),
             journal: self.journal.clone().map(|journal| (journal, Arc::clone(instance), held.clone())),
         });
-        let work = Work { agent, stops_when_cut_off: self.when_cut_off == CutOff::Cancel };
+        let work = Work {
+            agent,
+            stops_when_cut_off: self.when_cut_off == CutOff::Cancel,
+            most_checkpoint: self.ownership.settings().outcome_limit,
+        };
         let generation = self.tenure.application().current();
         match instance.execute_owned(&generation, run, held.token, asked, work).await {
             Ok(()) => Ok(answer),

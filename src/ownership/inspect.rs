@@ -1,6 +1,7 @@
 //! How tasks stand.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::answers::{Inspection, SessionInspection, TaskState};
 use super::key::{SessionKey, TaskKey, numbers};
@@ -8,12 +9,15 @@ use super::outcome::Finished;
 use super::record::{Mark, OwnedSpec, Stored};
 use super::{Ownership, TRIES, contended};
 use crate::error::Error;
-use crate::model::{InstanceId, Run, RunStatus, Seconds, Timestamp};
+use crate::model::{InstanceId, Run, RunResult, RunStatus, Seconds, Timestamp};
 use crate::rules::{self, Verdict};
 use crate::store::{PageRequest, RefusedKind, RunFilter, StoreError};
 
-/// How many runs are listed at once.
-const PAGE: usize = 1000;
+/// How many runs are listed at once: each may have an input and an outcome as large as they may be.
+const PAGE: usize = 32;
+
+/// How many bytes of results and snapshots a listing of a session holds at most.
+const MOST_BYTES: usize = 8 << 20;
 
 impl Ownership {
     /// How a task stands: running, ended, lost, all from one record.
@@ -57,19 +61,20 @@ impl Ownership {
         Ok(now.is_some_and(|now| now.task.revision == stored.task.revision))
     }
 
-    /// How the tasks of a session stand: those that are kept.
+    /// How the tasks of a session stand: those that are kept. It holds about 8 MiB of outcomes, those of the latest
+    /// tasks; of the others it says how they stand, and that their outcomes were left out.
     ///
     /// # Errors
     /// [`Error::Store`]: nothing is known of the tasks by that.
     pub async fn inspect_session(&self, key: &SessionKey) -> Result<SessionInspection, Error> {
         for _ in 0..TRIES {
             let Some(stored) = self.stored(key).await? else {
-                return Ok(SessionInspection { key: key.clone(), revision: 0, tasks: Vec::new() });
+                return Ok(SessionInspection::of(key.clone()));
             };
-            let latest = self.latest(&stored).await?;
+            let Latest { runs, left_out } = self.latest(&stored).await?;
             let now = self.store.now().await?;
-            let mut tasks = Vec::with_capacity(latest.len());
-            for (task, found) in latest {
+            let mut tasks = Vec::with_capacity(runs.len());
+            for (task, found) in runs {
                 let task = key.task(task);
                 match found {
                     Found::Run(run) => {
@@ -79,41 +84,58 @@ impl Ownership {
                             Inspection { acknowledged: acknowledged.is_some(), ..described }
                         }));
                     }
-                    Found::Corrupt(run, why) => tasks.push(bare(task, run, TaskState::Unreadable { why })),
+                    Found::Corrupt { name, why } => {
+                        let run = numbers(&name).map_or(0, |(_, run)| run);
+                        tasks.push(bare(task, run, TaskState::Unreadable { why }));
+                    }
                 }
             }
             // What began or was forgotten in between belongs to another picture.
             if self.stands(&stored).await? {
-                return Ok(SessionInspection { key: key.clone(), revision: stored.session.revision, tasks });
+                let revision = stored.session.revision;
+                return Ok(SessionInspection { key: key.clone(), revision, tasks, left_out });
             }
         }
         Err(contended(key))
     }
 
-    /// The latest run of each task of a session.
-    async fn latest(&self, stored: &Stored) -> Result<BTreeMap<u64, Found>, Error> {
-        let mut latest = BTreeMap::new();
-        let mut take = |number: Option<(u64, u32)>, found: Found| {
-            if let Some((task, run)) = number
-                && stored.session.tasks.get(&task) == Some(&run)
-            {
-                latest.insert(task, found);
-            }
-        };
+    /// The latest run of each task of a session, the outcomes that have no room left out.
+    async fn latest(&self, stored: &Stored) -> Result<Latest, Error> {
+        let (mut latest, mut bytes) = (Latest::default(), 0);
         let filter = RunFilter { task_id: Some(stored.task.spec.task_id.clone()), ..RunFilter::default() };
+        self.each_run(filter, |mut found| {
+            let Some((task, run)) = numbers(found.name()) else { return };
+            if stored.session.tasks.get(&task) != Some(&run) {
+                return;
+            }
+            if let Found::Run(Run { result: result @ Some(_), .. }) = &mut found {
+                bytes += result.as_ref().map_or(0, kept_bytes);
+                if bytes > MOST_BYTES {
+                    *result = None;
+                    latest.left_out.push(task);
+                }
+            }
+            latest.runs.insert(task, found);
+        })
+        .await?;
+        latest.left_out.sort_unstable();
+        Ok(latest)
+    }
+
+    /// Looks at the runs that a filter lets through, the newest first, some at a time.
+    pub(super) async fn each_run(
+        &self,
+        filter: RunFilter,
+        mut look: impl FnMut(Found) + Send,
+    ) -> Result<(), Error> {
         let mut page = PageRequest { limit: PAGE, cursor: None };
         loop {
             let found = self.store.runs(filter.clone(), page.clone()).await?;
-            for run in found.items {
-                take(numbers(run.run_id.as_str()), Found::Run(Box::new(run)));
-            }
-            for (name, why) in found.corrupt {
-                let number = numbers(&name);
-                take(number, Found::Corrupt(number.map_or(0, |(_, run)| run), why));
-            }
+            found.items.into_iter().for_each(|run| look(Found::Run(run)));
+            found.corrupt.into_iter().for_each(|(name, why)| look(Found::Corrupt { name, why }));
             page.cursor = found.next;
             if page.cursor.is_none() {
-                return Ok(latest);
+                return Ok(());
             }
         }
     }
@@ -124,20 +146,18 @@ impl Ownership {
         Ok(attempts.last().map(|attempt| attempt.instance))
     }
 
+    /// What a run was asked; none if it is no longer kept.
+    pub(super) async fn input_of(&self, key: &TaskKey, run: u32) -> Result<Option<Arc<str>>, Error> {
+        Ok(self.run(key, run).await?.map(|run| Arc::clone(&run.spec.query)))
+    }
+
     /// The runs of a session that have not ended.
     pub(super) async fn live(&self, key: &SessionKey) -> Result<Vec<Run>, Error> {
         let live = RunStatus::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
         let filter = RunFilter { task_id: Some(key.id()?), statuses: live, ..RunFilter::default() };
-        let mut page = PageRequest { limit: PAGE, cursor: None };
         let mut all = Vec::new();
-        loop {
-            let found = self.store.runs(filter.clone(), page.clone()).await?;
-            all.extend(found.items);
-            page.cursor = found.next;
-            if page.cursor.is_none() {
-                return Ok(all);
-            }
-        }
+        self.each_run(filter, |found| all.extend(found.run())).await?;
+        Ok(all)
     }
 
     /// A run as others see it; none if it has moved on while the rest of it was read.
@@ -188,14 +208,6 @@ impl Ownership {
         }))
     }
 
-    /// [`Ownership::describe`] for an answer; read again if it moved on.
-    pub(super) async fn about(&self, key: &TaskKey, run: &Run, now: Timestamp) -> Result<Inspection, Error> {
-        match self.describe(key, run, now).await? {
-            Some(inspection) => Ok(inspection),
-            None => self.inspect(key).await,
-        }
-    }
-
     /// Who lost a run and when is told by its attempt; none if it was reinstated meanwhile.
     async fn lost(&self, run: &Run) -> Result<Option<TaskState>, Error> {
         let attempt = self.store.attempts(&run.run_id).await?.pop();
@@ -211,9 +223,43 @@ impl Ownership {
     }
 }
 
-enum Found {
-    Run(Box<Run>),
-    Corrupt(u32, String),
+/// A run of a listing.
+#[allow(clippy::large_enum_variant, reason = "nearly all are runs")]
+pub(super) enum Found {
+    Run(Run),
+    Corrupt { name: String, why: String },
+}
+
+impl Found {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Run(run) => run.run_id.as_str(),
+            Self::Corrupt { name, .. } => name,
+        }
+    }
+
+    /// The run, if it can be read.
+    pub(super) fn run(self) -> Option<Run> {
+        match self {
+            Self::Run(run) => Some(run),
+            Self::Corrupt { .. } => None,
+        }
+    }
+}
+
+/// The latest run of each task of a session, by its number.
+#[derive(Default)]
+struct Latest {
+    runs: BTreeMap<u64, Found>,
+    /// Those whose outcomes were left out.
+    left_out: Vec<u64>,
+}
+
+fn kept_bytes(result: &RunResult) -> usize {
+    match result {
+        RunResult::Inline(payload) => payload.bytes.len(),
+        RunResult::File { .. } => 0,
+    }
 }
 
 pub(super) fn bare(key: TaskKey, run: u32, state: TaskState) -> Inspection {

@@ -127,6 +127,12 @@ impl Finished {
         self.error.as_ref().is_some_and(|error| matches!(&*error.class, "interrupted" | "lost"))
     }
 
+    /// Whether the shutdown of its host ended it. Any replica may go on, from its snapshot if it left one.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| &*error.class == "interrupted")
+    }
+
     pub(super) fn of(run: &Run) -> Result<Self, StoreError> {
         let unreadable =
             |why: String| StoreError::refused(RefusedKind::Corrupt, format!("run \"{}\": {why}", run.run_id));
@@ -187,6 +193,11 @@ pub(super) struct Kept {
     pub(super) result: Option<Payload>,
     pub(super) snapshot: Option<Payload>,
     pub(super) blob: Option<Blob>,
+}
+
+/// A snapshot as it is kept with a run that has no result.
+pub(crate) fn kept_snapshot(snapshot: Payload) -> Option<RunResult> {
+    Kept { snapshot: Some(snapshot), ..Kept::default() }.write()
 }
 
 /// What lies behind the bytes of result and snapshot, as JSON, its length in the last four bytes.

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::answers::{Held, Published};
 use super::key::TaskKey;
 use super::outcome::{Blob, End, Finished, Kept, Outcome, ruled};
-use super::record::{Mark, OwnedSpec, Stored, put};
+use super::record::{Late, Mark, OwnedSpec, Stored, put};
 use super::{Ownership, TRIES, contended};
 use crate::error::Error;
 use crate::model::{Invalid, Payload, Run, RunId, RunResult, Token};
@@ -51,7 +51,7 @@ impl Ownership {
             }
             let Ok(mut write) = rules::finish(&run, held.token, ruled(&outcome, kept.clone()), 0, moment)
             else {
-                return Ok(Published::Fenced { state: self.about(key, &run, moment.now).await? });
+                return Ok(Published::Fenced { state: self.inspect(key).await? });
             };
             // Also what failed may be continued from where it was.
             write.run.result = write.run.result.or_else(|| kept.clone());
@@ -92,8 +92,9 @@ impl Ownership {
         Ok(Ok(Kept { result: None, snapshot: None, blob }.write()))
     }
 
-    /// Keeps an outcome that came too late in the history of its session, once for each grant. What cannot be kept
-    /// is told to the log: the answer to who published it does not depend on it.
+    /// Keeps an outcome that came too late in the history of its session, once for each grant, and of so many grants
+    /// of a task: whoever shows fences that nobody granted fills no store. What is not kept is told to the log: the
+    /// answer to who published it does not depend on it.
     async fn refuse(&self, token: Token, run: &Run, outcome: &Outcome, moment: Moment) {
         if let Err(error) = self.try_refuse(token, run, outcome, moment).await {
             tracing::warn!(run = %run.run_id, %error, "a late outcome was refused, and is not kept");
@@ -128,8 +129,14 @@ impl Ownership {
             let Some((task, _)) = self.store.task(&run.spec.task_id).await? else { return Ok(()) };
             let stored = Stored::read(task, None)?;
             let Stored { task, mut session } = stored.clone();
-            if session.refused.insert(number, token.fence) == Some(token.fence) {
-                return Ok(());
+            match session.refuse(number, token.fence) {
+                Late::Told => return Ok(()),
+                Late::TooMany => {
+                    let (run, held) = (&run.run_id, token.fence);
+                    tracing::warn!(%run, held, "one more late outcome was refused, and is not kept");
+                    return Ok(());
+                }
+                Late::New => {}
             }
             let mut write = put(Some(&stored), &session, moment.now)?;
             let event = rules::archive(task.last_event + 1, run, token, &told, moment);

@@ -25,6 +25,9 @@ pub const MOST_TASKS: usize = 2000;
 /// How many numbers may be given out before their tasks begin.
 const MOST_RESERVED: usize = 1000;
 
+/// How many outcomes of a task that came too late are told.
+pub(super) const MOST_LATE: usize = 16;
+
 /// The longest name of who acknowledges.
 pub(super) const MOST_CONSUMER_BYTES: usize = 40;
 
@@ -57,9 +60,9 @@ pub(super) struct Session {
     /// Outcomes that were acknowledged.
     #[serde(default)]
     pub(super) acknowledged: BTreeMap<u64, Acknowledged>,
-    /// The latest fence of each task under which an outcome came too late: it is told once.
+    /// The fences of each task under which an outcome came too late: each is told once.
     #[serde(default)]
-    pub(super) refused: BTreeMap<u64, u64>,
+    pub(super) late: BTreeMap<u64, BTreeSet<u64>>,
     /// What a newer version wrote beside it: kept as it is (V5).
     #[serde(flatten)]
     pub(super) other: BTreeMap<String, Value>,
@@ -84,6 +87,17 @@ pub(super) enum Mark {
     Expired,
 }
 
+/// What is to be done about an outcome that came too late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Late {
+    /// It is told, in this write.
+    New,
+    /// It was told before.
+    Told,
+    /// As many were told as there may be.
+    TooMany,
+}
+
 impl Session {
     pub(super) fn new(key: SessionKey, now: Timestamp) -> Self {
         Self {
@@ -96,7 +110,7 @@ impl Session {
             reserved: BTreeMap::new(),
             tasks: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
-            refused: BTreeMap::new(),
+            late: BTreeMap::new(),
             other: BTreeMap::new(),
         }
     }
@@ -152,11 +166,24 @@ impl Session {
         Ok(())
     }
 
+    /// An outcome of a task came too late under a fence.
+    pub(super) fn refuse(&mut self, task: u64, fence: u64) -> Late {
+        let told = self.late.entry(task).or_default();
+        if told.contains(&fence) {
+            return Late::Told;
+        }
+        if told.len() >= MOST_LATE {
+            return Late::TooMany;
+        }
+        told.insert(fence);
+        Late::New
+    }
+
     /// A task is no longer kept.
     pub(super) fn expire(&mut self, task: u64) {
         self.tasks.remove(&task);
         self.acknowledged.remove(&task);
-        self.refused.remove(&task);
+        self.late.remove(&task);
     }
 
     pub(super) fn is_acknowledged(&self, task: u64, run: u32) -> Option<&Acknowledged> {

@@ -1,15 +1,17 @@
 //! Outcomes that were delivered, tasks that are forgotten, and what is kept no longer.
 
+use std::collections::BTreeSet;
+
 use super::answers::{Acknowledgement, Forgotten, Reaped, Retention};
 use super::key::{SessionKey, TaskKey, is_session, numbers};
 use super::record::{Acknowledged, MOST_CONSUMER_BYTES, Mark, Session, Stored, put};
 use super::{Ownership, TRIES, contended, draw};
 use crate::error::Error;
-use crate::model::{Invalid, Run, RunId, RunStatus, TaskId, Timestamp};
+use crate::model::{Invalid, Run, RunId, RunStatus, Timestamp};
 use crate::rules::{self, Moment};
 use crate::store::{Decision, PageRequest, RunFilter, TaskChange, TaskWrite};
 
-/// How many runs of a session are looked at in one call.
+/// The most sessions that are looked at in one call.
 const PAGE: usize = 1000;
 
 impl Ownership {
@@ -70,7 +72,7 @@ impl Ownership {
             for number in 1..=latest {
                 let Some(run) = self.run(key, number).await? else { continue };
                 if run.status.is_held() {
-                    let state = self.about(key, &run, moment.now).await?;
+                    let state = self.inspect(key).await?;
                     return Ok(Forgotten::StillRunning { state });
                 }
                 if let Ok(write) = rules::give_up(&run, "it was forgotten", again(moment)) {
@@ -118,22 +120,33 @@ impl Ownership {
         reaped: &mut Reaped,
     ) -> Result<(), Error> {
         let moment = self.moment().await?;
-        let runs = self.runs_of(&stored.task.spec.task_id).await?;
-        let key = &stored.session.key;
-        let mut found = Over::default();
-        for run in &runs {
-            let Some((task, number)) = numbers(run.run_id.as_str()) else { continue };
-            found.look(&stored.session, task, number, run, retention, moment);
+        let (session, key) = (&stored.session, &stored.session.key);
+        let (mut found, mut kept, mut lost) = (Over::default(), BTreeSet::new(), Vec::new());
+        let filter = RunFilter { task_id: Some(stored.task.spec.task_id.clone()), ..RunFilter::default() };
+        self.each_run(filter, |run| {
+            let Some((task, number)) = numbers(run.name()) else { return };
+            // Also what cannot be read is kept: it is shown as such.
+            kept.insert(task);
+            match run.run() {
+                Some(run) if run.status == RunStatus::Lost => lost.push(run),
+                Some(run) => found.look(session, task, number, &run, retention, moment),
+                None => {}
+            }
+        })
+        .await?;
+        for run in lost {
+            let since = self.lost_since(&run).await?;
+            if since.plus(retention.unacknowledged.duration()) <= moment.now {
+                found.given_up.extend(rules::give_up(&run, "it stayed lost", again(moment)).ok());
+            }
         }
         // What was pruned with all else that ended is expired as well.
-        let kept: std::collections::BTreeSet<u64> =
-            runs.iter().filter_map(|run| Some(numbers(run.run_id.as_str())?.0)).collect();
-        let pruned = stored.session.tasks.keys().filter(|task| !kept.contains(task));
-        found.expired.extend(pruned.map(|task| (*task, stored.session.acknowledged.contains_key(task))));
+        let pruned = session.tasks.keys().filter(|task| !kept.contains(task));
+        found.expired.extend(pruned.map(|task| (*task, session.acknowledged.contains_key(task))));
         if !found.is_nothing() {
             return self.remove(&stored, found, moment, reaped).await;
         }
-        let empty = runs.is_empty() && stored.session.tasks.is_empty();
+        let empty = kept.is_empty() && session.tasks.is_empty();
         if empty && stored.task.updated_at.plus(retention.sessions.duration()) <= moment.now {
             let write = TaskWrite {
                 task_id: key.id()?,
@@ -177,18 +190,11 @@ impl Ownership {
         Ok(self.stored(key).await?.map_or(0, |stored| stored.session.revision))
     }
 
-    async fn runs_of(&self, task_id: &TaskId) -> Result<Vec<Run>, Error> {
-        let filter = RunFilter { task_id: Some(task_id.clone()), ..RunFilter::default() };
-        let mut page = PageRequest { limit: PAGE, cursor: None };
-        let mut all = Vec::new();
-        loop {
-            let found = self.store.runs(filter.clone(), page.clone()).await?;
-            all.extend(found.items);
-            page.cursor = found.next;
-            if page.cursor.is_none() {
-                return Ok(all);
-            }
-        }
+    /// When a lost run was declared so: it may have run for longer than anything is kept.
+    async fn lost_since(&self, run: &Run) -> Result<Timestamp, Error> {
+        let attempt = self.store.attempts(&run.run_id).await?.pop();
+        let declared = attempt.and_then(|attempt| attempt.finished_at);
+        Ok(declared.or(run.attempt_started_at).unwrap_or(run.spec.queued_at))
     }
 }
 
@@ -215,21 +221,13 @@ impl Over {
         retention: Retention,
         moment: Moment,
     ) {
-        let kept_until = |since: Timestamp, length: crate::model::Seconds| since.plus(length.duration());
-        let acknowledged = session.is_acknowledged(task, number);
-        if run.status == RunStatus::Lost {
-            let since = run.attempt_started_at.unwrap_or(run.spec.queued_at);
-            if kept_until(since, retention.unacknowledged) <= moment.now {
-                self.given_up.extend(rules::give_up(run, "it stayed lost", again(moment)).ok());
-            }
-            return;
-        }
         let Some(finished_at) = run.finished_at else { return };
-        let until = match acknowledged {
-            Some(acknowledged) => kept_until(acknowledged.at, retention.acknowledged),
-            None => kept_until(finished_at, retention.unacknowledged),
+        let acknowledged = session.is_acknowledged(task, number);
+        let (since, length) = match acknowledged {
+            Some(acknowledged) => (acknowledged.at, retention.acknowledged),
+            None => (finished_at, retention.unacknowledged),
         };
-        if until > moment.now {
+        if since.plus(length.duration()) > moment.now {
             return;
         }
         self.forget.push(run.run_id.clone());

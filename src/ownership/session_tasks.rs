@@ -72,6 +72,9 @@ pub struct StartTask {
 /// Child sessions that are objects, each of a run.
 type Objects = BTreeMap<(TaskKey, u32), Arc<dyn Any + Send + Sync>>;
 
+/// How many outcomes that a listing left out are read one by one.
+const MOST_LEFT_OUT: usize = 8;
+
 /// What became of a start.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StartedTask {
@@ -346,25 +349,64 @@ impl SessionTasks {
             TaskState::Terminal(finished) => finished,
             _ => return Ok(Continued::NotContinuable(before)),
         };
-        let name = before.agent.clone().unwrap_or_default();
-        let Some(agent) = self.agents.get(&name).cloned() else {
-            return Ok(Continued::AgentUnavailable { agent: name });
-        };
+        if self.agent_of(&before).is_none() {
+            return Ok(unavailable_agent(&before));
+        }
         let here = self.local.lock().get(&(key.clone(), before.run)).cloned();
         let session = match (&finished.snapshot, here) {
             (Some(snapshot), _) => ChildSession::Stored(snapshot.clone()),
             (None, Some(object)) => ChildSession::Local(object),
             (None, None) => return self.not_here(&key, before.run).await,
         };
+        self.next_run(before, revision, input.into(), Some(session)).await
+    }
+
+    /// Goes on with a task that the shutdown of its host interrupted (V2, V3): asked what it was asked, from where it
+    /// said that it was, or from the beginning if it said nothing. Of several replicas one does.
+    ///
+    /// # Errors
+    /// [`Error::Store`]: it may run; asked again, it is still running. [`Error::Draining`].
+    pub async fn take_on(&self, session: &str, task: u64) -> Result<Continued, Error> {
+        let key = self.key(session)?.task(task);
+        let revision = self.host.ownership().revision(&key.session).await?;
+        let before = self.look_at(&key).await?;
+        let finished = match &before.state {
+            state if state.is_live() => return Ok(Continued::StillRunning(before)),
+            TaskState::Terminal(finished) if finished.is_interrupted() => finished,
+            _ => return Ok(Continued::NotContinuable(before)),
+        };
+        let Some(input) = self.host.ownership().input_of(&key, before.run).await? else {
+            return Ok(Continued::NotContinuable(self.look_at(&key).await?));
+        };
+        let session = finished.snapshot.clone().map(ChildSession::Stored);
+        self.next_run(before, revision, input, session).await
+    }
+
+    fn agent_of(&self, task: &Inspection) -> Option<Arc<dyn ErasedChild>> {
+        self.agents.get(task.agent.as_ref()?).cloned()
+    }
+
+    /// Begins the next run of a task that is over.
+    async fn next_run(
+        &self,
+        before: Inspection,
+        revision: u64,
+        input: Arc<str>,
+        session: Option<ChildSession>,
+    ) -> Result<Continued, Error> {
+        let task = before.key.task;
+        let Some(agent) = self.agent_of(&before) else {
+            return Ok(unavailable_agent(&before));
+        };
         let request = Acquire {
             revision: Some(revision),
             expect: Expected::TerminalRun(before.run),
-            input: input.into(),
-            agent: Some(name),
-            description: before.description.clone(),
-            ..self.host.request(key)
+            input,
+            agent: before.agent,
+            description: before.description,
+            ..self.host.request(before.key)
         };
-        Ok(match self.execute(request, agent, Some(session)).await? {
+        Ok(match self.execute(request, agent, session).await? {
             Acquired::Acquired(held) => Continued::Started { task, run: held.run },
             Acquired::Conflict { actual } => Continued::Conflict(actual),
             Acquired::SessionReleased { .. } => Continued::SessionReleased,
@@ -462,7 +504,8 @@ impl SessionTasks {
         text::waited(waited, self.host.instance_id())
     }
 
-    /// Outcomes that nobody has acknowledged: to be announced, each at least once. Who announces one says so by
+    /// Outcomes that nobody has acknowledged: to be announced, each at least once. Where there are more than one answer
+    /// holds, the others come when these were acknowledged. Who announces one says so by
     /// [`acknowledge`](Self::acknowledge); another replica may announce it at the same time, and the consumer tells
     /// them apart by task and run (P14).
     ///
@@ -471,7 +514,16 @@ impl SessionTasks {
     pub async fn undelivered(&self, session: &str) -> Result<Vec<Inspection>, Error> {
         let all = self.list(session).await?;
         let is_new = |task: &Inspection| task.state.finished().is_some() && !task.acknowledged;
-        Ok(all.tasks.into_iter().filter(is_new).collect())
+        let (mut new, mut room) = (Vec::new(), MOST_LEFT_OUT);
+        for task in all.tasks.into_iter().filter(is_new) {
+            if all.left_out.binary_search(&task.key.task).is_err() {
+                new.push(task);
+            } else if room > 0 {
+                room -= 1;
+                new.push(self.look_at(&task.key).await?);
+            }
+        }
+        Ok(new)
     }
 
     /// Says that the outcome of a run was delivered to its conversation.
@@ -574,6 +626,10 @@ impl SessionTasks {
         }
         Ok(())
     }
+}
+
+fn unavailable_agent(task: &Inspection) -> Continued {
+    Continued::AgentUnavailable { agent: task.agent.clone().unwrap_or_default() }
 }
 
 fn unavailable(error: &StoreError) -> Waited {

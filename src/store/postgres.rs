@@ -60,6 +60,7 @@ mod read;
 mod result;
 mod row;
 mod survey;
+mod tls;
 mod tx;
 mod write;
 mod writer;

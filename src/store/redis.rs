@@ -63,7 +63,8 @@ const HINTS: usize = 1024;
 /// How a [`RedisStore`] is opened.
 #[derive(Clone)]
 pub struct RedisOptions {
-    /// The server: `redis://user:password@host:6379/0`. Never shown.
+    /// The server: `redis://user:password@host:6379/0`, or `rediss://` over TLS, with a server that an authority
+    /// vouches for: one that the system trusts, or that of `?sslrootcert=FILE`. Never shown.
     pub url: String,
     /// Who shares the records: other namespaces of the server are other stores. 1 to 100 of letters, digits, `_`,
     /// `.`, `-` and `:`.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tenure::model::{AgentId, CancelMode, Seconds, TaskId, TaskSpec};
+use tenure::model::{AgentId, CancelMode, Payload, Seconds, TaskId, TaskSpec};
 use tenure::ownership::{
-    Acquired, Cancel, CancelAnswer, CancelScope, CutOff, Done, Host, OwnershipSettings, Release, Retention,
-    SessionKey, StartedTask, TaskKey,
+    Acquired, Cancel, CancelAnswer, CancelScope, Continued, CutOff, Done, Host, OwnershipSettings, Release,
+    Retention, SessionKey, StartedTask, TaskKey,
 };
 use tenure::store::{PageRequest, RunFilter, Store};
 use tenure::testkit::{Script, TestHost};
@@ -212,6 +212,70 @@ async fn own_v3_a_drain_with_too_little_time_interrupts_and_says_so() {
     let expected = "Task 1 [failed] stubborn: a test\n\
                     interrupted: its host was shut down or replaced. It may be started again.";
     assert_eq!(b.tasks.describe(&b.see(task).await), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_v2_a_draining_host_asks_where_its_work_is_and_a_peer_goes_on_at_once() {
+    let a = Replica::open().await;
+    let b = a.another().await;
+    let (asked, more) = (a.start("pages", "0").await, a.start("pages", "50").await);
+    a.host.advance(SECOND).await;
+    let shutdown = a.host.shutdown().await.unwrap();
+    assert_eq!((shutdown.interrupted, shutdown.unstored), (2, 0));
+    let expected = "Task 1 [failed] pages: a test\n\
+                    interrupted: its host was shut down or replaced. It may be continued from where it was.";
+    assert_eq!(b.tasks.describe(&b.see(asked).await), expected);
+    // It read a page each second of its drain, and said which one it was at when it was asked.
+    let snapshot = b.see(asked).await.state.finished().unwrap().snapshot.clone();
+    assert_eq!(snapshot, Some(Payload::text("31")));
+
+    let c = b.another().await;
+    let both = tokio::join!(b.tasks.take_on(CHAT, asked), c.tasks.take_on(CHAT, asked));
+    let is_started =
+        |answer: &Result<Continued, Error>| matches!(answer, Ok(Continued::Started { run: 2, .. }));
+    let started = [&both.0, &both.1].into_iter().filter(|answer| is_started(answer)).count();
+    assert_eq!(started, 1, "{both:?}");
+    assert_eq!(b.tasks.take_on(CHAT, more).await.unwrap(), Continued::Started { task: more, run: 2 });
+    b.host.advance(70 * SECOND).await;
+    assert_eq!(b.answer(asked).await, "read 100 pages from 31", "asked what it was asked");
+    assert_eq!(b.answer(more).await, "read 100 pages from 81");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_v2_a_replaced_generation_asks_where_its_work_is() {
+    let a = Replica::open().await;
+    let task = a.start("pages", "0").await;
+    a.host.advance(10 * SECOND).await;
+    a.host.replace().await.unwrap();
+    a.host.advance(SECOND).await;
+    assert_eq!(a.tasks.take_on(CHAT, task).await.unwrap(), Continued::Started { task, run: 2 });
+    a.host.advance(100 * SECOND).await;
+    assert_eq!(a.answer(task).await, "read 100 pages from 10");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_v2_what_a_checkpoint_can_be() {
+    let test = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;
+    let host = Host::new(&test, OwnershipSettings { outcome_limit: 100, ..OwnershipSettings::default() });
+    start(&host, 1, |context| async move {
+        context.checkpoint(Payload::text("first"))?;
+        let refused = context.checkpoint(Payload::text("x".repeat(101))).unwrap_err().to_string();
+        assert_eq!(refused, "checkpoint: expected at most 100 bytes, found 101");
+        Err(tenure::AgentError::new("exception", "it broke"))
+    })
+    .await;
+    start(&host, 2, |context| async move {
+        context.checkpoint(Payload::text("never needed"))?;
+        Ok("found".into())
+    })
+    .await;
+    test.advance(SECOND).await;
+    let snapshot = async |task| {
+        let seen = host.ownership().inspect(&key(task)).await.unwrap();
+        seen.state.finished().unwrap().snapshot.as_ref().map(Payload::preview)
+    };
+    assert_eq!(snapshot(1).await.as_deref(), Some("first"), "what failed may be continued as well");
+    assert_eq!(snapshot(2).await, None, "what completed has its own");
 }
 
 #[tokio::test(start_paused = true)]

@@ -128,7 +128,7 @@ fn how_a_task_stands_is_read_back() {
         reads_back(&seen(state));
     }
     let tasks = vec![seen(TaskState::Expired)];
-    reads_back(&SessionInspection { key: session(), revision: 9, tasks });
+    reads_back(&SessionInspection { key: session(), revision: 9, tasks, left_out: vec![3] });
 }
 
 #[test]

@@ -93,6 +93,7 @@ pub(crate) fn tasks(host: &TestHost, when_stopped: WhenStopped, effects: &Arc<At
         .agent("stored", child(Keeps::Stored))
         .agent("local", child(Keeps::Local))
         .agent("stubborn", Stubborn)
+        .agent("pages", Pages)
 }
 
 pub(crate) fn ask(agent: &str, input: &str) -> StartTask {
@@ -152,6 +153,32 @@ impl ChildAgent for Child {
             Keeps::Local => ChildSession::Local(Arc::new(asked) as Arc<dyn Any + Send + Sync>),
         };
         Ok(ChildDone::from(format!("{text}, asked {asked}")).with_session(session))
+    }
+}
+
+/// Reads a page each second from the one it was asked for, or where it was, to the hundredth.
+struct Pages;
+
+impl ChildAgent for Pages {
+    async fn run(
+        self: Arc<Self>,
+        context: RunContext,
+        session: Option<ChildSession>,
+    ) -> Result<ChildDone, AgentError> {
+        let from: u64 = match session {
+            Some(ChildSession::Stored(page)) => page.preview().parse()?,
+            _ => context.query().parse()?,
+        };
+        for page in from..100 {
+            tokio::select! {
+                () = pass(SECOND) => {}
+                () = context.interrupted() => {
+                    context.checkpoint(Payload::text(page.to_string()))?;
+                    return Err(AgentError::new("interrupted", "goes on elsewhere"));
+                }
+            }
+        }
+        Ok(format!("read 100 pages from {from}").into())
     }
 }
 

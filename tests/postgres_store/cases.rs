@@ -16,6 +16,7 @@ use tenure::store::{
 
 use super::postgres::{Lent, client, lend, options};
 use super::servers;
+use super::tls::Certificates;
 
 type Waits = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -36,6 +37,7 @@ list! {
     a_password_is_shown_nowhere,
     an_address_that_makes_no_sense_says_what_was_expected,
     a_server_that_is_not_there_is_a_passing_error,
+    tls_is_spoken_as_far_as_the_address_asks_for_it,
     own_l06_the_clock_is_the_servers,
     a_lost_session_is_made_anew_and_watchers_are_told_of_everything,
     field_g11_only_past_the_patience_is_a_lock_an_error_and_a_passing_one,
@@ -202,7 +204,11 @@ async fn a_password_is_shown_nowhere() {
 async fn an_address_that_makes_no_sense_says_what_was_expected() {
     let told = |url: &str| refusal(PostgresOptions::parse(url)).1;
     assert!(told("nonsense").contains("expected postgres://"));
-    assert!(told("postgres://h/d?sslmode=require").contains("no TLS"));
+    assert!(
+        told("postgres://h/d?sslmode=maybe").contains("sslmode=\"maybe\" is not known; expected disable")
+    );
+    assert!(told("postgres://h/d?sslrootcert=ca.pem").contains("add sslmode=verify-full"));
+    assert!(told("postgres://h/d?sslmode=require&sslkey=k").contains("sslkey"));
     let named = PostgresOptions::parse("postgres://h/d?schema=a%20b&connect_timeout=3").unwrap();
     assert_eq!(named.schema, "a b");
     for schema in ["", "pg_x", "a\0", &"x".repeat(64)] {
@@ -221,6 +227,58 @@ async fn a_server_that_is_not_there_is_a_passing_error() {
     let missing = PostgresOptions::parse(&schema.url().replace("/postgres", "/missing")).unwrap();
     let (_, message) = refusal(PostgresStore::connect(missing).await);
     assert!(message.contains("missing"), "{message}");
+}
+
+async fn tls_is_spoken_as_far_as_the_address_asks_for_it() {
+    let certificates = Certificates::new();
+    certificates.put("hba.conf", "hostssl all all 127.0.0.1/32 trust\n");
+    let [authority, other, cert, key, hba] =
+        ["authority.pem", "other.pem", "server.pem", "server.key", "hba.conf"]
+            .map(|name| certificates.path(name));
+    let settings = [
+        "ssl=on".to_owned(),
+        format!("ssl_cert_file={cert}"),
+        format!("ssl_key_file={key}"),
+        format!("hba_file={hba}"),
+    ];
+    let url = servers::start_postgres(&settings.each_ref().map(String::as_str)).unwrap();
+    let open = async |host: &str, options: String| {
+        let url = format!("{}?{options}", url.replace("127.0.0.1", host));
+        PostgresStore::connect(PostgresOptions::parse(&url)?).await
+    };
+    for (host, options) in [
+        ("127.0.0.1", "sslmode=require".to_owned()),
+        ("127.0.0.1", format!("sslmode=require&sslrootcert={authority}")),
+        ("127.0.0.1", format!("sslmode=verify-ca&sslrootcert={authority}")),
+        ("localhost", format!("sslmode=verify-full&sslrootcert={authority}")),
+    ] {
+        let store = open(host, options).await.expect("this server lets nobody in without TLS");
+        assert!(store.counts(None).await.unwrap().is_empty());
+        store.close().await.unwrap();
+    }
+    let unknown = "name the certificate of its authority: sslrootcert=FILE";
+    for (host, options, says) in [
+        ("127.0.0.1", format!("sslmode=require&sslrootcert={other}"), unknown),
+        ("localhost", "sslmode=verify-full".to_owned(), "sslrootcert=FILE"),
+        ("localhost", format!("sslmode=verify-full&sslrootcert={other}"), unknown),
+        (
+            "127.0.0.1",
+            format!("sslmode=verify-full&sslrootcert={authority}"),
+            "name the host that its certificate is for",
+        ),
+        (
+            "localhost",
+            "sslmode=verify-ca&sslrootcert=/nowhere.pem".to_owned(),
+            "sslrootcert=\"/nowhere.pem\" cannot be read",
+        ),
+        ("127.0.0.1", "sslmode=disable".to_owned(), "add sslmode=verify-full"),
+    ] {
+        let (kind, message) = refusal(open(host, options).await);
+        assert!(kind == RefusedKind::Invalid && message.contains(says), "{says}: {message}");
+    }
+    let plain = format!("{}?sslmode=require", servers::postgres().as_ref().unwrap());
+    let (_, message) = refusal(PostgresStore::connect(PostgresOptions::parse(&plain).unwrap()).await);
+    assert!(message.contains("the sslmode asks for TLS, and the server does not offer it"), "{message}");
 }
 
 async fn own_l06_the_clock_is_the_servers() {

@@ -121,7 +121,7 @@ fn ready(mut child: Child, word: &'static str) -> Result<(), String> {
 }
 
 /// A server refuses to run for root: the user it is installed with, or nobody.
-fn other_user() -> Option<(u32, u32)> {
+pub(crate) fn other_user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }

@@ -82,7 +82,11 @@ pub(super) fn task(task: &Inspection, here: InstanceId) -> String {
                     write!(text, "\n{} ... ({} bytes, kept at {})", blob.preview, blob.size, blob.location);
             }
             if let Some(error) = &finished.error {
-                let again = if finished.is_retryable() { " It may be started again." } else { "" };
+                let again = match &**finished {
+                    Finished { snapshot: Some(_), .. } => " It may be continued from where it was.",
+                    finished if finished.is_retryable() => " It may be started again.",
+                    _ => "",
+                };
                 let _ = write!(text, "\n{}: {}.{again}", error.class, error.message);
             }
             text

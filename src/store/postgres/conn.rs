@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 use foldhash::HashMap;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row, Statement};
 
 use super::fault::{Fault, Step};
 use super::options::PostgresOptions;
@@ -70,6 +72,22 @@ pub(super) enum Session {
     Reader,
 }
 
+/// Serves a connection. It ends when the client is dropped or the server is gone; whoever waits for an answer then
+/// hears so.
+async fn listen<S, T>(mut connection: Connection<S, T>, heard: Option<mpsc::UnboundedSender<Heard>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+        if let (AsyncMessage::Notification(told), Some(heard)) = (message, &heard) {
+            let told = Heard { pid: told.process_id(), payload: told.payload().to_owned() };
+            // The writer has ended: nobody listens.
+            let _ = heard.send(told);
+        }
+    }
+}
+
 impl Conn {
     /// Connects and sets the session up. What others tell it goes to `heard`.
     pub(super) async fn open(
@@ -87,7 +105,7 @@ impl Conn {
         session: Session,
         heard: Option<mpsc::UnboundedSender<Heard>>,
     ) -> Step<Self> {
-        let client = Self::connect(options.config(), heard).await?;
+        let client = Self::connect(options, heard).await?;
         client.batch_execute(&set_up(options, session)).await?;
         let row = client.query_typed_one("SELECT pg_backend_pid()", &[]).await?;
         Ok(Self {
@@ -100,18 +118,16 @@ impl Conn {
         })
     }
 
-    async fn connect(config: &Config, heard: Option<mpsc::UnboundedSender<Heard>>) -> Step<Client> {
-        let (client, mut connection) = config.connect(NoTls).await?;
-        // It ends when the client is dropped or the server is gone; whoever waits for an answer then hears so.
-        tokio::spawn(async move {
-            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                if let (AsyncMessage::Notification(told), Some(heard)) = (message, &heard) {
-                    let told = Heard { pid: told.process_id(), payload: told.payload().to_owned() };
-                    // The writer has ended: nobody listens.
-                    let _ = heard.send(told);
-                }
-            }
-        });
+    async fn connect(options: &PostgresOptions, heard: Option<mpsc::UnboundedSender<Heard>>) -> Step<Client> {
+        let mut config = options.config().clone();
+        let Some(tls) = options.tls().connector().map_err(Fault::Invalid)? else {
+            let (client, connection) = config.ssl_mode(SslMode::Disable).connect(NoTls).await?;
+            tokio::spawn(listen(connection, heard));
+            return Ok(client);
+        };
+        let (client, connection) =
+            config.ssl_mode(SslMode::Require).connect(tls).await.map_err(Fault::of_tls)?;
+        tokio::spawn(listen(connection, heard));
         Ok(client)
     }
 

@@ -4,7 +4,7 @@
 use tokio_postgres::error::SqlState;
 
 use crate::store::pager::{InvalidPage, Unreadable};
-use crate::store::{RefusedKind, StoreError};
+use crate::store::{RefusedKind, StoreError, tls};
 
 /// Something below failed.
 #[derive(Debug)]
@@ -41,6 +41,21 @@ impl Unreadable for Fault {
 }
 
 impl Fault {
+    /// A connection over TLS was not made: what stands against the server is told with the option that asked for it.
+    pub(super) fn of_tls(error: tokio_postgres::Error) -> Self {
+        if let Some(why) = tls::objection(&error) {
+            return Self::Invalid(format!("TLS with the server failed: {why}"));
+        }
+        // The driver has a word for it, and no type.
+        if error.to_string().contains("TLS") && error.as_db_error().is_none() {
+            let why = "turn it on there, or say sslmode=disable within a network that you trust";
+            return Self::Invalid(format!(
+                "the sslmode asks for TLS, and the server does not offer it; {why}"
+            ));
+        }
+        Self::Sql(error)
+    }
+
     fn code(&self) -> Option<&SqlState> {
         match self {
             Self::Sql(error) => error.code(),
@@ -107,6 +122,15 @@ impl Fault {
         }
     }
 
+    /// Whether the server lets nobody in who comes without TLS.
+    fn wants_tls(&self) -> bool {
+        let db = match self {
+            Self::Sql(error) => error.as_db_error(),
+            _ => None,
+        };
+        db.is_some_and(|db| db.code().code() == "28000" && db.message().contains("no encryption"))
+    }
+
     /// The error of a call that did not happen: what, where, what to do.
     pub(super) fn refused(&self, place: &str) -> StoreError {
         let kind = self.kind();
@@ -114,6 +138,7 @@ impl Fault {
             RefusedKind::Unavailable => "see that the server runs and can be reached, and try again",
             RefusedKind::ReadOnly => "name the primary server, and a role that may write to this schema",
             RefusedKind::Full => "free space on the server's disk, then try again",
+            RefusedKind::Invalid if self.wants_tls() => "add sslmode=verify-full",
             RefusedKind::Invalid => "correct what was asked",
             _ => "restore the schema from a backup, or name an empty one",
         };

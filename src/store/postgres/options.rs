@@ -1,13 +1,16 @@
 //! How a store is reached, and what of that may be shown.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 
+use super::tls::Tls;
 use crate::clock::Clock;
+use crate::store::tls::AUTHORITY;
 use crate::store::{RefusedKind, StoreError};
 
 /// The longest name of a schema, in bytes.
@@ -17,6 +20,7 @@ const LONGEST_NAME: usize = 63;
 #[derive(Clone)]
 pub struct PostgresOptions {
     config: Config,
+    tls: Tls,
     /// The schema that holds the tables; made if there is none. Stores with different schemas know nothing of each
     /// other.
     pub schema: String,
@@ -32,24 +36,28 @@ pub struct PostgresOptions {
 
 impl PostgresOptions {
     /// Reads `postgres://user:password@host:port/database?schema=name`. Defaults: schema `tenure`, 30 s of patience,
-    /// 5 s of idleness, durable before it is answered, the server's clock.
+    /// 5 s of idleness, durable before it is answered, the server's clock, no TLS.
+    ///
+    /// `sslmode=require` is TLS with whoever answers, `verify-ca` with a server that an authority vouches for, and
+    /// `verify-full` with one that is vouched for under the name in the address. The authority is one that the system
+    /// trusts, or that of `sslrootcert=FILE`, with which `require` means `verify-ca`.
     ///
     /// # Errors
     /// [`RefusedKind::Invalid`], saying what was expected. What was given is not repeated: it may hold a password.
     pub fn parse(url: &str) -> Result<Self, StoreError> {
-        let (url, schema) = take_schema(url)?;
+        let (url, own) = take_own(url)?;
+        if let Some(option) = ["sslcert", "sslkey"].into_iter().find(|option| own.contains_key(option)) {
+            let why = "a host shows no certificate of its own; log in with a password";
+            return Err(StoreError::refused(RefusedKind::NotSupported, format!("{option}: {why}")));
+        }
+        let mode = own.get("sslmode").map(String::as_str);
+        let tls = Tls::of(mode, own.get(AUTHORITY).cloned()).map_err(invalid)?;
+        let schema = own.get("schema").cloned().unwrap_or_else(|| "tenure".to_owned());
         let mut config: Config = url.parse().map_err(|_| {
             invalid("the address cannot be read; expected postgres://user:password@host:port/database?schema=name")
         })?;
         if config.get_hosts().is_empty() {
             return Err(invalid("the address names no host; expected postgres://user@host/database"));
-        }
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(StoreError::refused(
-                RefusedKind::NotSupported,
-                "sslmode=require: this program speaks no TLS to PostgreSQL; use sslmode=disable within a network \
-                 that you trust, or a tunnel",
-            ));
         }
         // A host that is gone without a word is noticed, also by who only listens.
         config.keepalives_idle(Duration::from_secs(30)).keepalives_interval(Duration::from_secs(10));
@@ -58,6 +66,7 @@ impl PostgresOptions {
         }
         Ok(Self {
             config,
+            tls,
             schema,
             clock: None,
             patience: Duration::from_secs(30),
@@ -69,6 +78,11 @@ impl PostgresOptions {
     /// What the driver is given.
     pub(super) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What is asked of its connections.
+    pub(super) fn tls(&self) -> &Tls {
+        &self.tls
     }
 
     pub(super) fn check(&self) -> Result<(), StoreError> {
@@ -116,19 +130,26 @@ impl fmt::Debug for PostgresOptions {
     }
 }
 
-/// Takes our own parameter out of an address.
-fn take_schema(url: &str) -> Result<(String, String), StoreError> {
-    let mut schema = "tenure".to_owned();
-    let Some((address, query)) = url.split_once('?') else { return Ok((url.to_owned(), schema)) };
+/// The parameters of an address that are read here, and not by the driver.
+const OWN: [&str; 5] = ["schema", "sslmode", AUTHORITY, "sslcert", "sslkey"];
+
+/// Takes our own parameters out of an address.
+fn take_own(url: &str) -> Result<(String, BTreeMap<&'static str, String>), StoreError> {
+    let mut own = BTreeMap::new();
+    let Some((address, query)) = url.split_once('?') else { return Ok((url.to_owned(), own)) };
     let mut rest = Vec::new();
     for part in query.split('&').filter(|part| !part.is_empty()) {
-        match part.strip_prefix("schema=") {
-            Some(name) => schema = decoded(name).ok_or_else(|| invalid("the schema is no text"))?,
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        match OWN.into_iter().find(|own| *own == name) {
+            Some(name) => {
+                let value = decoded(value).ok_or_else(|| invalid(format!("the {name} is no text")))?;
+                own.insert(name, value);
+            }
             None => rest.push(part),
         }
     }
     let url = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
-    Ok((url, schema))
+    Ok((url, own))
 }
 
 fn decoded(text: &str) -> Option<String> {

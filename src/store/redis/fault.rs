@@ -3,7 +3,7 @@
 use redis::RedisError;
 
 use crate::store::pager::{InvalidPage, Unreadable};
-use crate::store::{RefusedKind, StoreError};
+use crate::store::{RefusedKind, StoreError, tls};
 
 /// Something below failed.
 #[derive(Debug, Clone)]
@@ -46,6 +46,9 @@ impl Fault {
         let code = error.code().unwrap_or_default();
         if let Some((kind, advice)) = known(code) {
             return Self::Refused(kind, format!("the server says {code}: {advice}"));
+        }
+        if let Some(why) = tls::objection(error) {
+            return Self::Refused(RefusedKind::Invalid, format!("TLS with the server failed: {why}"));
         }
         match error.kind() {
             redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => Self::Refused(

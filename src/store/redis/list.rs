@@ -16,6 +16,8 @@ type Listed<T> = Result<Step<T>, StoreError>;
 /// How many runs one call looks at, and how often one page asks.
 const LOOKED_AT: usize = 4096;
 const MOST_CALLS: usize = 5;
+/// The most names of runs that are looked for in the name of a session.
+const MOST_NAMED: usize = 64;
 /// The most entries of a page: more are not read in one call.
 const MOST_ENTRIES: usize = 2 * MOST;
 
@@ -144,7 +146,19 @@ fn look(store: &RedisStore, filter: &RunFilter, below: u64, want: usize, only_co
         call.arg(at.map_or_else(String::new, |at| at.ms().to_string()));
     }
     call.arg(filter.text.as_deref().unwrap_or_default().to_ascii_lowercase());
+    let named = named_in(filter.session_id.as_deref().unwrap_or_default());
+    call.arg(named.len());
+    for name in named {
+        call.arg(name);
+    }
     call
+}
+
+/// The runs after which a session may be called.
+fn named_in(session: &str) -> Vec<Vec<u8>> {
+    let is_name = |part: &&[u8]| part.iter().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+    let parts = session.as_bytes().windows(32).filter(is_name).take(MOST_NAMED);
+    parts.filter_map(|part| std::str::from_utf8(part).ok()).map(record::kept_name).collect()
 }
 
 /// Events after a number or a cursor.

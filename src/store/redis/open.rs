@@ -1,15 +1,15 @@
 //! What is looked at before a server is used: its version, how it keeps what it is given, and who wrote the keys.
 
 use redis::aio::MultiplexedConnection;
-use redis::{Client, IntoConnectionInfo, Value};
+use redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisError, TlsCertificates, Value};
 
 use super::RedisOptions;
 use super::fault::{Fault, Step, invalid};
 use super::link::{self, Shared};
-use crate::store::RefusedKind;
+use crate::store::{RefusedKind, tls};
 
 /// The version of the keys and records. A change of it is a new number, and a step from the one before.
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 
 /// The oldest server: before it, scripts could not say that they only read.
 const OLDEST: (u64, u64) = (7, 0);
@@ -29,8 +29,34 @@ pub(super) fn client(options: &RedisOptions) -> Step<Client> {
         )));
     }
     let form = "a URL as \"redis://user:password@host:6379/0\" was expected; look at its parts";
-    let info = options.url.as_str().into_connection_info().map_err(|_| invalid(form))?;
-    Client::open(info).map_err(|error| invalid(format!("{form} ({})", error.category())))
+    let (url, authority) = take_authority(&options.url)?;
+    let info = url.as_str().into_connection_info().map_err(|_| invalid(form))?;
+    let odd = |error: RedisError| invalid(format!("{form} ({})", error.category()));
+    match (info.addr(), authority) {
+        (ConnectionAddr::TcpTls { .. }, authority) => {
+            // Another part of the program may have chosen one before: that is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let root_cert = authority.map(|path| tls::authority(&path)).transpose().map_err(invalid)?;
+            let certificates = TlsCertificates { client_tls: None, root_cert };
+            Client::build_with_tls(info, certificates).map_err(odd)
+        }
+        (_, Some(_)) => {
+            Err(invalid("sslrootcert is given, and no TLS is asked for; begin the URL with \"rediss://\""))
+        }
+        (_, None) => Client::open(info).map_err(odd),
+    }
+}
+
+/// Takes the option that is ours out of a URL.
+fn take_authority(url: &str) -> Step<(String, Option<String>)> {
+    let Some((address, query)) = url.split_once('?') else { return Ok((url.to_owned(), None)) };
+    let (own, rest): (Vec<&str>, Vec<&str>) = query
+        .split('&')
+        .filter(|part| !part.is_empty())
+        .partition(|part| part.split('=').next() == Some(tls::AUTHORITY));
+    let path = own.last().and_then(|part| part.split_once('=')).map(|(_, path)| path.to_owned());
+    let url = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
+    Ok((url, path))
 }
 
 /// Looks at the server, gives it the scripts, and makes the keys if there are none.
@@ -54,6 +80,12 @@ pub(super) async fn look(client: Client, options: RedisOptions) -> Step<Shared> 
     let made: Option<u64> = open.query_async(&mut conn).await.map_err(|error| Fault::of(&error, false))?;
     match made {
         None | Some(SCHEMA) => Ok(shared),
+        Some(1) => {
+            let mut step = shared.write("to_schema_2");
+            step.arg("");
+            step.exec_async(&mut conn).await.map_err(|error| Fault::of(&error, false))?;
+            Ok(shared)
+        }
         Some(other) => Err(Fault::Refused(
             RefusedKind::NewerSchema,
             format!(

@@ -12,6 +12,7 @@ use tenure::clock::{Clock as _, SystemClock};
 use tenure::model::{
     Event, EventKind, InstanceId, Run, RunId, RunStatus, Subject, TaskId, TaskSpec, Timestamp,
 };
+use tenure::ownership::Expected;
 use tenure::store::faulty::Retrying;
 use tenure::store::{Hint, PageRequest, RunFilter, Store};
 use tenure::{Deletion, Settings, Tenure};
@@ -298,6 +299,12 @@ impl Stage {
         let (query, key) = (query.map(str::to_owned), key.map(str::to_owned));
         self.say(n, &Order::Want { id, task: task.to_owned(), query, key });
         id
+    }
+
+    /// Has a worker own a task, and do it.
+    pub(crate) fn own(&mut self, n: usize, task: u64, expect: Expected, query: &str) {
+        let id = self.number();
+        self.say(n, &Order::Own { id, task, expect, query: query.to_owned() });
     }
 
     /// Asks for a run, and waits for the answer.

@@ -4,8 +4,14 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use tenure::model::{InstanceId, RunId, RunStatus, Timestamp};
+use tenure::ownership::{Expected, SessionKey};
 
 use crate::ground::Kept;
+
+/// The session of what is owned.
+pub(crate) fn owned_session() -> SessionKey {
+    SessionKey::new("test", "workers", "all").expect("a session")
+}
 
 /// The variable that makes this binary a worker, and says how.
 pub(crate) const WORKER: &str = "TENURE_KILLS_WORKER";
@@ -78,6 +84,8 @@ pub(crate) enum Order {
     Go { id: u64 },
     /// Want a run.
     Want { id: u64, task: String, query: Option<String>, key: Option<String> },
+    /// Own a task of the session that all share, and do it.
+    Own { id: u64, task: u64, expect: Expected, query: String },
     /// Cancel a run, cooperatively.
     Cancel { id: u64, run_id: RunId },
     /// Wait for a word the next time you are there with something to lose; nowhere, if no place is named.

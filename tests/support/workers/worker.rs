@@ -11,18 +11,19 @@ use std::time::Duration;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tenure::clock::{Clock as _, SystemClock};
 use tenure::model::{CancelMode, InstanceId, RunId, RunStatus};
+use tenure::ownership::{Acquire, Acquired, Expected, Host, OwnershipSettings};
 use tenure::rules::CancelRequest;
 use tenure::{
-    AgentError, AgentResult, AuthorityError, RunContext, RunRequest, Settings, StoreHealth, Tenure,
+    AgentError, AgentResult, Answer, AuthorityError, RunContext, RunRequest, Settings, StoreHealth, Tenure,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::gate::{Gate, Gated, say};
 use crate::ground::Manner;
-use crate::wire::{Effect, Order, REFUSED, Setup, TAKEN, Told, What, line};
+use crate::wire::{Effect, Order, REFUSED, Setup, TAKEN, Told, What, line, owned_session};
 
 pub(crate) fn main(setup: &str) -> ExitCode {
     // Where the system has no such signal, the end of the input does the same.
@@ -65,6 +66,10 @@ async fn serve(setup: Setup, gate: Arc<Gate>, mut orders: mpsc::UnboundedReceive
             Order::Want { id, task, query, key } => drop(tokio::spawn(async move {
                 let answer = want(&tenure, task, query, key).await.map_err(|error| error.to_string());
                 say(&Told::Answered { id, answer });
+            })),
+            Order::Own { id, task, expect, query } => drop(tokio::spawn(async move {
+                let answer = own(&tenure, task, expect, query, sink).await;
+                say(&Told::Answered { id, answer: answer.map_err(|error| format!("{error:?}")) });
             })),
             Order::Cancel { id, run_id } => drop(tokio::spawn(async move {
                 let answer = cancel(&tenure, &run_id).await.map_err(|error| error.to_string());
@@ -116,6 +121,33 @@ async fn want(
     };
     let run = tenure.run_now(&task.try_into()?, request).await?;
     Ok((run.run_id, run.status))
+}
+
+/// Owns a task and begins it.
+async fn own(
+    tenure: &Tenure,
+    task: u64,
+    expect: Expected,
+    query: String,
+    sink: SocketAddr,
+) -> Result<(RunId, RunStatus), AgentError> {
+    let host = Host::new(tenure, OwnershipSettings::default());
+    let key = owned_session().task(task);
+    let request = Acquire { expect, input: query.into(), ..host.request(key) };
+    let (told, begun) = oneshot::channel();
+    let instance = host.instance_id();
+    let work = move |context: RunContext| async move {
+        // Who asked may not wait any more.
+        let _ = told.send(context.run_id().clone());
+        match act(context, sink, instance).await? {
+            Answer::Done(payload) => Ok(payload.into()),
+            _ => Ok("another answer".into()),
+        }
+    };
+    match host.start(request, work).await? {
+        Acquired::Acquired(_) => Ok((begun.await?, RunStatus::Running)),
+        other => Err(AgentError::new("not_owned", format!("{other:?}"))),
+    }
 }
 
 /// As who watches hosts asks: what it says of itself, and whether its store answers now.

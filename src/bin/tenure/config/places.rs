@@ -58,14 +58,16 @@ impl FromStr for StoreUrl {
             #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => match tenure::store::PostgresOptions::parse(url) {
                 Ok(_) => Ok(Self::Postgres(Secret::new(url))),
-                Err(_) => Err("\"postgres://user:password@host:port/database?schema=name\" without TLS, \
-                     found another form"
-                    .to_owned()),
+                Err(why) => {
+                    Err(format!("\"postgres://user:password@host:port/database?schema=name\": {why}"))
+                }
             },
             #[cfg(feature = "redis")]
-            "redis" if rest.starts_with("//") && rest.len() > 2 => Ok(Self::Redis(Secret::new(url))),
+            "redis" | "rediss" if rest.starts_with("//") && rest.len() > 2 => {
+                Ok(Self::Redis(Secret::new(url)))
+            }
             #[cfg(feature = "redis")]
-            "redis" => Err("\"redis://user:password@host:port/0\", found another form".to_owned()),
+            "redis" | "rediss" => Err("\"redis://user:password@host:port/0\", found another form".to_owned()),
             #[cfg(feature = "mongodb")]
             "mongodb" => match tenure::store::MongoOptions::parse(url) {
                 Ok(_) => Ok(Self::Mongo(Secret::new(url))),
@@ -101,10 +103,6 @@ fn absent(scheme: &str, url: &str) -> String {
         let why = match (name, scheme) {
             (_, "mongodb+srv") if cfg!(feature = "mongodb") => {
                 "\"mongodb+srv://\" is not built in; name the hosts in \"mongodb://\"".to_owned()
-            }
-            (_, "rediss") if cfg!(feature = "redis") => {
-                "\"rediss://\" needs TLS, which is not built in; use \"redis://\" within a network that you trust"
-                    .to_owned()
             }
             _ => format!("it was built without the feature \"{name}\""),
         };

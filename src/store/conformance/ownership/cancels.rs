@@ -1,13 +1,15 @@
 //! Group X: cancelling.
 
 use super::*;
-use crate::ownership::{Release, WithParent};
+use crate::model::Token;
+use crate::ownership::{Release, Released, WithParent};
 use crate::store::conformance::list;
 
 list! {
     own_x1_a_cancel_is_visible_at_once_and_meets_no_sibling,
     own_x2_a_cancel_and_a_completion_leave_one_end,
     own_x4_a_forced_cancel_refuses_the_late_outcome_and_keeps_it,
+    own_i10_late_outcomes_of_fences_that_nobody_granted_fill_no_store,
     own_x5_what_has_ended_is_not_cancelled,
     own_x7_the_first_reason_is_kept,
     own_x8_a_cancel_of_one_run_does_not_meet_the_next,
@@ -17,6 +19,7 @@ list! {
     own_i11_a_cancel_meets_only_what_was_there,
     own_i4_a_terminal_run_never_changes,
     own_i9_after_a_release_nothing_of_before_becomes_authoritative,
+    own_i9_what_is_lost_is_not_given_back_after_a_release_that_cancels_nothing,
 }
 
 async fn own_x1_a_cancel_is_visible_at_once_and_meets_no_sibling(f: Fixture) {
@@ -64,6 +67,18 @@ async fn own_x4_a_forced_cancel_refuses_the_late_outcome_and_keeps_it(f: Fixture
     assert_eq!(o.f.read(&run.run_id).await, run, "a terminal run never changes");
     let [refused] = &o.refused().await[..] else { panic!("told once") };
     assert_eq!(refused.data["outcome"]["result_preview"], "late");
+}
+
+async fn own_i10_late_outcomes_of_fences_that_nobody_granted_fill_no_store(f: Fixture) {
+    let o = Own::on(f);
+    let held = o.start(A, 1).await;
+    let forged = |fence| Held { token: Token { fence, ..held.token }, ..held.clone() };
+    // Those that alternate are told no more often than those that differ.
+    for fence in (2..40).flat_map(|fence| [fence, fence + 1]) {
+        assert!(matches!(o.publish(&forged(fence), "mine").await, Published::Fenced { .. }));
+    }
+    assert_eq!(o.refused().await.len(), 16);
+    assert_eq!(o.publish(&held, "found").await, Published::Committed);
 }
 
 async fn own_x5_what_has_ended_is_not_cancelled(f: Fixture) {
@@ -234,4 +249,15 @@ async fn own_i9_after_a_release_nothing_of_before_becomes_authoritative(f: Fixtu
     }
     let now = o.own.inspect_session(&s).await.unwrap();
     assert!(now.tasks.iter().all(|task| !task.state.is_live()), "{now:?}");
+}
+
+async fn own_i9_what_is_lost_is_not_given_back_after_a_release_that_cancels_nothing(f: Fixture) {
+    let o = Own::on(f);
+    let lost = o.start(A, 1).await;
+    o.lose(&lost).await;
+    let released = o.own.release_session(&session("s"), Release::Refuse).await.unwrap();
+    assert!(matches!(released, Released::Released { still_running: 0, .. }), "{released:?}");
+    let answer = o.reinstate(&lost).await;
+    assert!(matches!(answer, Regranted::Fenced { .. }), "it would run in a session that is over: {answer:?}");
+    assert_eq!(word(&o.state(1).await), "cancelled");
 }

@@ -21,6 +21,7 @@ list! {
     own_p7_a_cancelled_task_keeps_what_it_had,
     own_p8_an_acknowledged_outcome_expires,
     own_p9_an_outcome_that_nobody_acknowledged_is_counted,
+    own_p9_what_was_lost_just_now_is_not_given_up_for_having_run_long,
     own_p10_what_has_expired_says_so,
     own_p11_a_forgotten_task_is_gone_for_everybody,
     own_p12_who_continues_and_who_removes_never_share,
@@ -155,6 +156,22 @@ async fn own_p9_an_outcome_that_nobody_acknowledged_is_counted(f: Fixture) {
     o.f.later(HOUR);
     assert_eq!(o.own.reap(KEPT).await.unwrap().undelivered, 1);
     assert_eq!(o.f.list(RunFilter::default()).await, []);
+}
+
+async fn own_p9_what_was_lost_just_now_is_not_given_up_for_having_run_long(f: Fixture) {
+    let o = Own::on(f);
+    let long = o.start(A, 1).await;
+    for _ in 0..5 {
+        o.f.later(HOUR);
+        assert!(matches!(o.renew(&long).await, Renewed::Renewed { .. }));
+    }
+    o.lose(&long).await;
+    assert_eq!(o.own.reap(KEPT).await.unwrap().given_up, 0);
+    let again = match o.reinstate(&long).await {
+        Regranted::Acquired(held) => held,
+        other => panic!("its owner is back: {other:?}"),
+    };
+    assert_eq!(o.publish(&again, "found").await, Published::Committed);
 }
 
 async fn own_p10_what_has_expired_says_so(f: Fixture) {

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 
 use super::*;
 use crate::model::Payload;
-use crate::ownership::{IdempotencyKey, Release, Released};
+use crate::ownership::{IdempotencyKey, Inspection, Release, Released};
 use crate::store::conformance::list;
 
 list! {
@@ -31,6 +31,7 @@ list! {
     own_s6_9_work_that_ignores_a_release_loses_its_authority,
     own_s6_10_a_release_that_must_not_cancel_is_refused,
     own_s7_5_a_session_is_listed_as_it_is,
+    own_s7_5_a_listing_holds_so_many_bytes_of_outcomes,
 }
 
 async fn own_s1_1_a_task_that_runs_elsewhere_is_running(f: Fixture) {
@@ -366,4 +367,20 @@ async fn own_s7_5_a_session_is_listed_as_it_is(f: Fixture) {
         listed.tasks.iter().map(|task| (task.key.task, task.run, word(&task.state))).collect();
     assert_eq!(words, [(1, 1, "completed"), (2, 1, "lost"), (3, 1, "suspect")]);
     assert_eq!(o.own.inspect_session(&session("none")).await.unwrap().tasks, []);
+}
+
+async fn own_s7_5_a_listing_holds_so_many_bytes_of_outcomes(f: Fixture) {
+    let o = Own::on(f);
+    let large = "x".repeat(1 << 20);
+    for task in 1..=10 {
+        let held = o.start(A, task).await;
+        assert_eq!(o.publish(&held, &large).await, Published::Committed);
+    }
+    let listed = o.own.inspect_session(&session("s")).await.unwrap();
+    assert!(listed.tasks.iter().all(|task| word(&task.state) == "completed"), "all are listed");
+    assert_eq!((listed.tasks.len(), listed.left_out), (10, vec![1, 2]), "those of the latest are shown");
+    let shown = |task: &Inspection| task.state.finished().is_some_and(|finished| finished.result.is_some());
+    assert!(listed.tasks.iter().all(|task| shown(task) == (task.key.task > 2)));
+    let whole = o.finished(1).await.result.unwrap();
+    assert_eq!(whole.bytes.len(), large.len(), "each can be asked for by itself");
 }

@@ -13,6 +13,7 @@ use crate::store::{Decision, RefusedKind, RunFilter, StoreError, TaskChange, Tas
 
 list! {
     own_u1_one_key_on_two_replicas_makes_one_run,
+    own_u1_a_call_that_is_repeated_late_is_told_the_run_that_runs_now,
     own_u2_the_same_key_with_another_input_is_a_conflict,
     own_u3_a_hundred_starts_have_a_hundred_ids,
     own_u4_two_replicas_never_give_out_the_same_id,
@@ -47,6 +48,23 @@ async fn own_u1_one_key_on_two_replicas_makes_one_run(f: Fixture) {
     let handle = |answer: &&Acquired| matches!(answer, Acquired::Held { key, .. } if *key == won.key);
     assert_eq!(answers.iter().filter(handle).count(), 1, "{answers:?}");
     assert_eq!(o.f.list(RunFilter::default()).await.len(), 1);
+}
+
+async fn own_u1_a_call_that_is_repeated_late_is_told_the_run_that_runs_now(f: Fixture) {
+    let o = Own::on(f);
+    let call = Acquire { idempotency: keyed(1), ..o.ask(A, key(1)) };
+    let first = granted(o.acquire(&call).await);
+    o.publish(&first, "found").await;
+    o.own.ack(&key(1), 1, "chat").await.unwrap();
+    let again = Acquire { request_id: "again".into(), ..call };
+    let seen = |answer| match answer {
+        Acquired::Conflict { actual } => actual,
+        other => panic!("{other:?}"),
+    };
+    assert!(seen(o.acquire(&again).await).acknowledged, "its conversation has had it");
+    granted(o.again(B, 1, Expected::TerminalRun(1)).await);
+    let actual = seen(o.acquire(&again).await);
+    assert_eq!((actual.run, word(&actual.state)), (2, "running"));
 }
 
 async fn own_u2_the_same_key_with_another_input_is_a_conflict(f: Fixture) {

@@ -240,12 +240,7 @@ local function new_run(w, specs)
   if has(w.flags, WITH_KEY) then call('HSET', KEYED, w.key, rid .. digest_of(w) .. w.name) end
   local block = floor(seq / BLOCK)
   if seq % BLOCK == 0 then call('ZADD', BLOCKS, block, block) end
-  local blocks = IN_BLOCK[spec.task]
-  if not blocks then
-    blocks = {}
-    IN_BLOCK[spec.task] = blocks
-  end
-  blocks[block] = (blocks[block] or 0) + 1
+  for _, list in ipairs(lists_of(spec, w.kept)) do lead_to(list, block) end
   return r
 end
 

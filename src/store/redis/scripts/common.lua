@@ -14,9 +14,10 @@ local LANES, OF_LANE, SCHEDULED_OF, WAIT_OF = P .. ':lanes', P .. ':in:', P .. '
 local TASKS, NAMES, SCHEDULES, FIRES = P .. ':tasks', P .. ':names', P .. ':schedules', P .. ':fires'
 local EVENTS, TASK_EVENTS, TASK_CURSORS = P .. ':events', P .. ':task_events', P .. ':task_cursors'
 local OCCURRENCES, OCC_DUE, OCC_RECORDED = P .. ':occurrences', P .. ':occ_due', P .. ':occ_recorded'
-local OF_TASK, AGENTS = P .. ':of:', P .. ':agents'
+local OF_TASK, OF_AGENT, OF_SESSION = P .. ':of:', P .. ':of_agent:', P .. ':of_session:'
+local AGENTS = P .. ':agents'
 
--- How many runs share a block of the index by task.
+-- How many runs share a block of the lists that lead to them.
 local BLOCK = 256
 
 -- By the numbers of RunStatus and the bits of a record's flags.
@@ -193,4 +194,27 @@ end
 local function name_of(kept)
   if byte(kept) ~= 117 then return sub(kept, 2) end
   return (string.gsub(sub(kept, 2), '.', function(c) return string.format('%02x', byte(c)) end))
+end
+
+-- The parts of the name of a session, between which stands the name of the run; and where they end.
+local function session_parts(spec)
+  if not spec.session then
+    local parts, count, p = {}, cut('>I2', spec.text, spec.rest)
+    for i = 1, count do parts[i], p = cut('>I4c0', spec.text, p) end
+    spec.session, spec.after_session = parts, p
+  end
+  return spec.session, spec.after_session
+end
+
+-- The lists that lead to a run: of its task, of its agent, of its session. One that is called after its run needs
+-- none: who asks for it names the run.
+local function lists_of(spec, kept)
+  local lists, parts = { OF_TASK .. spec.task, OF_AGENT .. spec.agent }, session_parts(spec)
+  if #parts == 1 or byte(kept) ~= 117 then lists[3] = OF_SESSION .. table.concat(parts, name_of(kept)) end
+  return lists
+end
+
+local function block_of(rid)
+  local high, low = cut('>I2I4', rid)
+  return floor((high * 4294967296 + low) / BLOCK)
 end

@@ -66,10 +66,8 @@ end
 -- The conditions of a filter that are the same for all runs with a common part.
 local function spec_passes(spec, f)
   if spec.passes == nil then
-    local parts, query, count, p = {}, nil, cut('>I2', spec.text, spec.rest)
-    for i = 1, count do parts[i], p = cut('>I4c0', spec.text, p) end
-    query = cut('>I4c0', spec.text, p)
-    spec.session = parts
+    local _, p = session_parts(spec)
+    local query = cut('>I4c0', spec.text, p)
     spec.passes = (f.task == '' or f.task == spec.task) and (f.agent == '' or f.agent == spec.agent)
       and (f.owned == '' or (f.owned == '1') == (f.host == spec.agent))
       and (f.text == '' or string.find(string.lower(query), f.text, 1, true) ~= nil)
@@ -104,28 +102,54 @@ local function read_filter()
   local session = take()
   f.session = has_session and session
   f.from, f.to, f.text = take(), take(), take()
+  f.named = {}
+  for i = 1, tonumber(take()) do f.named[i] = take() end
   f.plain = not has_session and f.trigger == '' and f.from == '' and f.to == ''
   f.run_id_of = name_of
   return f
 end
 
+-- The list that leads to what a filter lets through, and blocks besides.
+local function way_to(f)
+  if f.session then
+    local besides = {}
+    for _, kept in ipairs(f.named) do
+      local rid = call('HGET', IDS, kept)
+      if rid then besides[#besides + 1] = block_of(rid) end
+    end
+    return OF_SESSION .. f.session, besides
+  end
+  if f.task ~= '' then return OF_TASK .. f.task, {} end
+  if f.agent ~= '' then return OF_AGENT .. f.agent, {} end
+  if f.owned == '1' then return OF_AGENT .. f.host, {} end
+  return BLOCKS, {}
+end
+
+-- The last block of a way up to the one with this run.
+local function block_on(list, besides, rid)
+  local last, width = floor(rid / BLOCK), list == BLOCKS and 1 or 2 * BLOCK
+  local block = tonumber(call('ZREVRANGEBYSCORE', list, last * width + width - 1, '-inf', 'LIMIT', 0, 1)[1])
+  for _, other in ipairs(besides) do
+    if other <= last and other > (block or -1) then block = other end
+  end
+  return block
+end
+
 -- Runs below a number, the newest first: those that pass, how far was looked, whether that was all, how many.
--- Blocks in which there is none (of the task) are passed over.
+-- Blocks in which there is none (of the task, the agent, the session) are passed over.
 function read.runs()
   local below, want, budget, only_count = tonumber(take()), tonumber(take()), tonumber(take()), take() == '1'
   local f = read_filter()
-  local index, width = BLOCKS, 1
-  if f.task ~= '' then index, width = OF_TASK .. f.task, 2 * BLOCK end
+  local list, besides = way_to(f)
   below = math.min(below, tonumber(call('HGET', META, 'seq') or 0) + 1)
   local found, looked, count = {}, 0, 0
   local function answer(at, done)
     return { answer_runs(found), digits(at), done, count }
   end
   while true do
-    local top = floor((below - 1) / BLOCK) * width + width - 1
-    local block = call('ZREVRANGEBYSCORE', index, top, '-inf', 'LIMIT', 0, 1)[1]
+    local block = block_on(list, besides, below - 1)
     if not block then return answer(0, 1) end
-    local low = tonumber(block) * BLOCK
+    local low = block * BLOCK
     local high = math.min(below, low + BLOCK) - 1
     while high >= low do
       local fields = {}

@@ -203,14 +203,15 @@ local function remove_run(r)
   for at = 1, #r.cursors, 6 do UNTOLD[#UNTOLD + 1] = digits(cut('>I6', r.cursors, at)) .. '-0' end
   count(r.spec.task, r.status, -1)
   USED[r.sid] = (USED[r.sid] or 0) - 1
-  local high, low = cut('>I2I4', rid)
-  local block = floor((high * 4294967296 + low) / BLOCK)
-  local begun, of_task = IN_BLOCK[r.spec.task], OF_TASK .. r.spec.task
-  if begun and (begun[block] or 0) > 0 then
-    -- One that this script has added, or another in its place.
-    begun[block] = begun[block] - 1
-  elseif tonumber(call('ZINCRBY', of_task, -1, block)) % (2 * BLOCK) == 0 then
-    call('ZREM', of_task, block)
+  local block = block_of(rid)
+  for _, list in ipairs(lists_of(r.spec, kept_name)) do
+    local begun = IN_BLOCK[list]
+    if begun and (begun[block] or 0) > 0 then
+      -- One that this script has added, or another in its place.
+      begun[block] = begun[block] - 1
+    elseif tonumber(call('ZINCRBY', list, -1, block)) % (2 * BLOCK) == 0 then
+      call('ZREM', list, block)
+    end
   end
   if call('HINCRBY', GONE, block, 1) == BLOCK then
     call('HDEL', GONE, block)
@@ -309,12 +310,22 @@ local function flush_ready()
   READY_IS = {}
 end
 
--- How many runs a task has in a block, behind the number of the block.
+-- One more run of a list in a block.
+local function lead_to(list, block)
+  local blocks = IN_BLOCK[list]
+  if not blocks then
+    blocks = {}
+    IN_BLOCK[list] = blocks
+  end
+  blocks[block] = (blocks[block] or 0) + 1
+end
+
+-- How many runs of a list are in a block, behind the number of the block.
 local function flush_blocks()
-  for task, blocks in pairs(IN_BLOCK) do
+  for list, blocks in pairs(IN_BLOCK) do
     for block, n in pairs(blocks) do
-      if n > 0 and tonumber(call('ZINCRBY', OF_TASK .. task, n, block)) == n then
-        call('ZINCRBY', OF_TASK .. task, block * 2 * BLOCK, block)
+      if n > 0 and tonumber(call('ZINCRBY', list, n, block)) == n then
+        call('ZINCRBY', list, block * 2 * BLOCK, block)
       end
     end
   end
@@ -381,6 +392,19 @@ local write = {}
 function write.open()
   if call('HSETNX', META, 'schema', take()) == 1 then return false end
   return call('HGET', META, 'schema')
+end
+
+-- Makes the lists of agents and sessions, which the first version had not.
+function write.to_schema_2()
+  if call('HGET', META, 'schema') ~= '1' then return end
+  local all = call('HGETALL', RUNS)
+  for i = 1, #all, 2 do
+    local r = parse(all[i], all[i + 1])
+    local lists = r and lists_of(r.spec, (cut('>I2c0', r.own))) or {}
+    for n = 2, #lists do lead_to(lists[n], block_of(r.rid)) end
+  end
+  flush_blocks()
+  call('HSET', META, 'schema', 2)
 end
 
 function write.put_agent(sender)

@@ -73,7 +73,7 @@ fn a_table_is_as_wide_as_the_terminal() {
 
 #[test]
 fn on_a_narrow_terminal_names_of_runs_are_cut_to_what_tells_them_apart() {
-    let run = |id: &str| json!({ "run_id": id, "task_id": "t", "status": "completed", "result_preview": "a long answer" });
+    let run = |id: &str| json!({ "run_id": id, "status": "completed", "result_preview": "a long answer" });
     let runs =
         [run("01a22b14e8747242a2e3a604afed9b7b"), run("01a22b14e8747333a2e3a604afed9b7b"), run("other")];
     let table = |width| runs_table(&Look { width, ..look() }, &runs);

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure_actors::{Application, ApplicationSpec, CloseReport, Tree};
+use tokio::time::sleep;
+use uuid::Uuid;
 
 use crate::agent::Agent;
 use crate::error::Error;
@@ -29,6 +31,10 @@ pub use tasks::{Deletion, TaskStatus};
 
 /// How often a decision is made again because others were first.
 const TRIES: u32 = 32;
+/// After so many refusals who decides steps aside for a moment before each further try: a host that is nearer to the
+/// store would be first again and again. All pauses together take about a second.
+const AT_ONCE: u32 = 8;
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A host of durable tasks: it keeps them in a store, and executes runs whose agents it has.
 ///
@@ -245,7 +251,8 @@ impl Tenure {
         F: FnMut(Moment) -> Fut,
         Fut: Future<Output = Result<Decided<T>, Error>>,
     {
-        for _ in 0..TRIES {
+        for refusals in 0..TRIES {
+            step_aside(refusals).await;
             let moment = self.instance.moment().await?;
             let (decision, answer) = match decide(moment).await? {
                 Decided::Write(decision, answer) => (*decision, answer),
@@ -257,6 +264,14 @@ impl Tenure {
             }
         }
         Err(Error::Contended { what: what.to_owned() })
+    }
+}
+
+/// Waits for a while, drawn so that two who wait do not meet again; not at all after few refusals.
+async fn step_aside(refusals: u32) {
+    if refusals >= AT_ONCE {
+        let drawn = (Uuid::new_v4().as_u128() >> 96) as u32;
+        sleep(LONGEST_PAUSE.mul_f64(f64::from(drawn) / f64::from(u32::MAX))).await;
     }
 }
 

@@ -8,6 +8,8 @@ mod kit;
 
 #[path = "tasks/cancel.rs"]
 mod cancel;
+#[path = "tasks/changes.rs"]
+mod changes;
 #[path = "tasks/duties.rs"]
 mod duties;
 #[path = "tasks/events.rs"]

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! 1. When the attempt is over, however it is over, no process of its group is left, and on Linux none that has the
-//!    attempt's token in its environment either: what leaves the group is found by it. What has neither is found where
-//!    the host adopts [`Orphans`], if not at once.
+//! 1. When the attempt is over, however it is over, no process of its group is left, and on Linux none that bears the
+//!    attempt's [`mark`] either: what leaves the group is found by it. What has got rid of both is found where the host
+//!    adopts [`Orphans`], if not at once.
 //! 2. Nothing that the program does or leaves undone holds the attempt for longer than its limits: it may read
 //!    nothing, close its pipes, leave them to children, write without end.
 //! 3. Its output is in the workspace as it came, byte for byte; memory holds the beginning of it at most.
@@ -15,6 +15,8 @@ mod environment;
 mod group;
 mod janitor;
 mod log;
+#[cfg(target_os = "linux")]
+mod mark;
 #[cfg(target_os = "linux")]
 mod orphans;
 #[cfg(target_os = "linux")]

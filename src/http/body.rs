@@ -32,7 +32,7 @@ impl Given {
     pub(super) fn text(&self) -> Result<&str, Problem> {
         self.0
             .as_deref()
-            .ok_or_else(|| Problem::new(Kind::Unparsable, "expected a JSON object, found an empty body"))
+            .ok_or_else(|| Problem::new(Kind::Unparsable, "expected a JSON object, found nothing"))
     }
 
     /// The text, or `{}` if there is none.
@@ -66,7 +66,7 @@ impl FromRequest<Api> for Given {
             return Ok(Self(None));
         }
         expect_json(&parts.headers)?;
-        Ok(Self(Some(check(&bytes)?)))
+        object(check(&bytes)?).map(Self)
     }
 }
 
@@ -124,6 +124,19 @@ fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
     let found = given.map_or_else(|| "none".to_owned(), shown);
     Err(Problem::new(Kind::MediaType, format!("expected a body of application/json in UTF-8, found {found}"))
         .hint("send the header \"Content-Type: application/json\""))
+}
+
+/// The text of an object; nothing for `null`. A list would be taken for the fields in their order.
+fn object(text: String) -> Result<Option<String>, Problem> {
+    let found = match text.trim_start().bytes().next() {
+        Some(b'{') => return Ok(Some(text)),
+        Some(b'n') => return Ok(None),
+        Some(b'[') => "a list",
+        Some(b'"') => "a text",
+        Some(b't' | b'f') => "true or false",
+        _ => "a number",
+    };
+    Err(Problem::field("body", format!("an object, found {found}")))
 }
 
 /// The text, if it is one JSON value in which no name is given twice.

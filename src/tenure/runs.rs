@@ -108,7 +108,8 @@ impl Tenure {
             request.idempotency_key.clone().map(|key| Idempotency { key, digest: request.digest() });
         let run_id = RunId::generate();
         let mut task = task;
-        for _ in 0..super::TRIES {
+        for refusals in 0..super::TRIES {
+            super::step_aside(refusals).await;
             let mut plan = self.instance.plan(&task).await?;
             // After the look at the lane: what was seen there happened before.
             let moment = self.instance.moment().await?;

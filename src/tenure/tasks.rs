@@ -83,12 +83,26 @@ impl Tenure {
     /// # Errors
     /// [`Error::Store`], [`Error::Contended`].
     pub async fn put_task(&self, spec: TaskSpec) -> Result<Task, Error> {
-        let task_id = spec.task_id.clone();
-        self.put(&task_id, |current, moment| {
+        self.put_task_with(&spec.task_id.clone(), |_| spec.clone()).await
+    }
+
+    /// As [`Tenure::put_task`], with what follows from the task as it stands, if it does: what others change meanwhile
+    /// is not undone. `make` may be called again.
+    ///
+    /// # Errors
+    /// As for [`Tenure::put_task`].
+    pub async fn put_task_with(
+        &self,
+        task_id: &TaskId,
+        make: impl Fn(Option<&TaskSpec>) -> TaskSpec,
+    ) -> Result<Task, Error> {
+        self.put(task_id, |current, moment| {
+            let spec = make(current.map(|task| &task.spec));
+            let spec = TaskSpec { task_id: task_id.clone(), ..spec };
             Ok(match current {
                 Some(task) if task.spec == spec => None,
-                Some(task) => Some(changed(task, spec.clone(), EventKind::TaskUpdated, moment)),
-                None => Some(new_task(spec.clone(), moment)),
+                Some(task) => Some(changed(task, spec, EventKind::TaskUpdated, moment)),
+                None => Some(new_task(spec, moment)),
             })
         })
         .await

@@ -37,7 +37,7 @@ async fn what_is_wrong_with_a_task_is_named_field_by_field_and_nothing_is_stored
         task[field] = value;
         task
     };
-    let cases: [(Value, &[&str]); 14] = [
+    let cases: [(Value, &[&str]); 16] = [
         (with("colour", json!(1)), &["colour"]),
         (with("task_id", json!("../x")), &["task_id"]),
         (with("task_id", json!("..")), &["task_id"]),
@@ -55,7 +55,9 @@ async fn what_is_wrong_with_a_task_is_named_field_by_field_and_nothing_is_stored
             with("workspace_policy", json!({ "namespace_template": "../{run_id}" })),
             &["workspace_policy.namespace_template"],
         ),
-        (json!([]), &["task"]),
+        (with("retry_policy", json!([3])), &["retry_policy"]),
+        (with("workspace_policy", json!(["{run_id}"])), &["workspace_policy"]),
+        (json!(["t", "echo", "q"]), &["body"]),
         (
             json!({ "task_id": 7, "agent_id": "echo", "qery": "q", "priority": "high", "timeout_seconds": 0,
                     "schedule": { "type": "interval", "secs": 5 }, "retry_policy": { "max_retries": -1 } }),
@@ -112,6 +114,21 @@ async fn a_body_is_one_json_object_in_which_each_field_is_given_once() {
     let told = Told::of(request.send().await.unwrap()).await;
     assert_eq!(told.status, 201, "{}", told.text);
     assert!(told.text.contains(r#""metadata":{"x":1.10,"y":1e999}"#), "digit for digit: {}", told.text);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_is_not_taken_for_the_fields_in_their_order_and_null_is_no_body() {
+    let served = Served::new().await;
+    served.post(TASKS, json!({ "task_id": "t", "agent_id": "echo", "query": "q" })).await.expect(201);
+    for path in ["run", "pause", "resume"].map(|verb| format!("{TASKS}/t/{verb}")) {
+        for body in [json!([]), json!(["q"]), json!("q"), json!(5), json!(true)] {
+            served.post(&path, body).await.invalid(&["body"]);
+        }
+    }
+    assert_eq!(served.get("/background/runs").await.expect(200)["total"], 0);
+    served.post(&format!("{TASKS}/t/run"), Value::Null).await.expect(202);
+    served.post(TASKS, Value::Null).await.problem(400, "unparsable");
     served.end().await;
 }
 

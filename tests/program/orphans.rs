@@ -1,4 +1,5 @@
-//! What leaves the group of its program and clears its environment ends with its attempt all the same.
+//! What leaves the group of its program and clears its environment ends with its attempt all the same, and with its
+//! host if that is killed.
 
 use std::path::PathBuf;
 
@@ -6,13 +7,13 @@ use rustix::process::Signal;
 
 use crate::kit::*;
 
-/// The program starts a process that nothing leads back to, and ends when its folder holds what its query names. The
-/// process tells its number, and that of a child of its own.
+/// The program starts a process that left its group and cleared its environment, and ends when its folder holds `go`.
+/// The process tells its number, and that of a child of its own.
 const CONFIG: &str = r#"
 [agents.sh]
 kind = "command"
 stop_grace_seconds = 0.1
-command = ["sh", "-c", '''
+command = ["bash", "-c", '''
 env -i setsid sh -c 'sleep 1000 & echo $! $$ >pids; wait' >/dev/null 2>&1 </dev/null 3>&- &
 until [ -s pids ]; do sleep 0.02; done
 touch began
@@ -22,6 +23,11 @@ echo done''']
 query = "q"
 overlap_policy = "allow_parallel"
 "#;
+
+/// Here it sets the limit as well that all of an attempt are marked with: nothing leads back to it.
+fn unmarked() -> String {
+    CONFIG.replace("env -i setsid", "ulimit -R unlimited\nenv -i setsid")
+}
 
 /// Wants a run, and waits until its program has left something behind; answers its folder and the numbers.
 fn begun(place: &Place, server: &Server) -> (String, PathBuf, Vec<String>) {
@@ -48,8 +54,32 @@ fn zombies(of: u32) -> usize {
 }
 
 #[test]
-fn what_nothing_leads_back_to_ends_with_its_attempt() {
+fn what_cleared_its_environment_ends_with_its_own_attempt() {
     let place = Place::with(CONFIG);
+    let server = place.serve(&[]);
+    let (first, folder_of_first, left_by_first) = begun(&place, &server);
+    let (second, folder_of_second, left_by_second) = begun(&place, &server);
+    std::fs::write(folder_of_second.join("go"), "").unwrap();
+    server.until(&second, "completed");
+    are_gone(&left_by_second);
+    assert!(left_by_first.iter().all(|pid| !is_gone(pid)), "another attempt is not disturbed");
+    std::fs::write(folder_of_first.join("go"), "").unwrap();
+    server.until(&first, "completed");
+    are_gone(&left_by_first);
+}
+
+#[test]
+fn task_t45_what_cleared_its_environment_ends_with_a_killed_host() {
+    let place = Place::with(CONFIG);
+    let server = place.serve(&[]);
+    let (_, _, left) = begun(&place, &server);
+    server.started.kill();
+    are_gone(&left);
+}
+
+#[test]
+fn what_nothing_leads_back_to_ends_with_its_attempt() {
+    let place = Place::with(&unmarked());
     let server = place.serve(&[]);
     let (done, folder, left) = begun(&place, &server);
     std::fs::write(folder.join("go"), "").unwrap();
@@ -66,7 +96,7 @@ fn what_nothing_leads_back_to_ends_with_its_attempt() {
 
 #[test]
 fn what_may_be_of_another_attempt_lives_until_that_is_over_too() {
-    let place = Place::with(CONFIG);
+    let place = Place::with(&unmarked());
     let server = place.serve(&[]);
     let (first, folder_of_first, left_by_first) = begun(&place, &server);
     let (second, folder_of_second, left_by_second) = begun(&place, &server);
@@ -85,7 +115,7 @@ fn what_may_be_of_another_attempt_lives_until_that_is_over_too() {
 
 #[test]
 fn a_task_that_is_run_by_hand_leaves_nothing_either() {
-    let place = Place::with(CONFIG);
+    let place = Place::with(&unmarked());
     let mut started = place.start(&["run", "tenure.toml", "--json"]);
     let runs = place.path(".tenure/workspace/background/sh/t");
     let found = || Some(std::fs::read_dir(&runs).ok()?.next()?.ok()?.path());

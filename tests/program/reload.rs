@@ -105,3 +105,34 @@ fn a_signal_that_comes_before_the_host_is_there_is_heard_by_it() {
     let server = Server { started, address };
     until("the second holds", || server.get("/background/status").body["lease_seconds"] == 15);
 }
+
+/// Between the moment in which a process is there and that in which a program in it runs nobody but its parent can say
+/// what a signal does.
+#[test]
+fn no_signal_ends_a_host_whose_parent_ignored_it_from_the_first_moment_on() {
+    let place = Place::with("");
+    let mut command = std::process::Command::new("sh");
+    let script = "trap '' HUP; echo begins; exec \"$0\" serve --listen 127.0.0.1:0";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]).current_dir(place.path("."));
+    command.stdin(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut started = place.start_with(command);
+    started.line("begins");
+    let id = rustix::process::Pid::from_raw(i32::try_from(started.id()).unwrap()).unwrap();
+    let listens = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let began = std::time::Instant::now();
+            while !listens.load(std::sync::atomic::Ordering::Relaxed) && began.elapsed() < MOST {
+                rustix::process::kill_process(id, Signal::HUP).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        started.line("listening on http://");
+        listens.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    // The last of them came after it was there.
+    started.error("reloaded");
+    started.signal(Signal::TERM);
+    assert_eq!(started.done().code, Some(0));
+}

@@ -42,6 +42,30 @@ fn a_server_says_in_one_line_that_it_is_ready_and_ends_when_it_is_told() {
 }
 
 #[test]
+fn a_service_manager_is_told_when_it_serves_and_when_it_stops() {
+    use std::os::unix::net::UnixDatagram;
+    let place = waits("");
+    let manager = UnixDatagram::bind(place.path("notify")).unwrap();
+    manager.set_read_timeout(Some(MOST)).unwrap();
+    let told = || {
+        let mut line = [0; 64];
+        let read = manager.recv(&mut line).unwrap();
+        String::from_utf8(line[..read].to_vec()).unwrap()
+    };
+    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut started = place.start_with({
+        command.env("NOTIFY_SOCKET", place.path("notify"));
+        command
+    });
+    assert_eq!(told(), "READY=1");
+    started.signal(Signal::HUP);
+    started.error("reloaded");
+    started.signal(Signal::TERM);
+    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(started.done().code, Some(0));
+}
+
+#[test]
 fn a_log_for_machines_is_json_line_by_line() {
     let place = waits("");
     let server = place.serve(&["--log-format", "json", "--log", "info"]);

@@ -17,7 +17,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use super::environment::{Given, kept_back};
 use super::janitor::{Janitor, Listed};
 #[cfg(target_os = "linux")]
-use super::orphans;
+use super::{mark::Mark, orphans};
 use crate::agent::AgentError;
 use crate::agents::definition::CommandAgent;
 
@@ -37,8 +37,9 @@ pub(super) struct Group {
     child: Box<dyn ChildWrapper>,
     #[cfg(target_os = "linux")]
     ends: Option<AsyncFd<OwnedFd>>,
+    /// Until what bears it was killed.
     #[cfg(target_os = "linux")]
-    mark: Option<String>,
+    mark: Option<Mark>,
     /// Until somebody was told how it ended.
     #[cfg(target_os = "linux")]
     known: orphans::Known,
@@ -92,7 +93,7 @@ pub(super) fn spawn(
         #[cfg(target_os = "linux")]
         ends: child.id().and_then(end_of),
         #[cfg(target_os = "linux")]
-        mark: given.mark.clone(),
+        mark: Some(Mark { variable: given.mark.clone(), number: known.number() }),
         #[cfg(target_os = "linux")]
         known,
         child,

@@ -12,7 +12,8 @@
 //!    that nobody reads, and who does not read is replaced by one who is told everything again.
 //!
 //! The host's end is closed on `exec`, so no program has it. A program that is begun while the host dies holds it until
-//! its own `exec`: when the pipe has ended, whatever was begun can be found by its environment.
+//! its own `exec`: when the pipe has ended, whatever was begun can be found by its mark. On Linux so is what left its
+//! group; and, where the host marks by number, what cleared its environment as well.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -31,9 +32,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::environment::kept_back;
+#[cfg(target_os = "linux")]
+use super::orphans::number_of_host;
 
 const SHELL: &str = "/bin/sh";
-/// Reads `+GROUP`, `-GROUP` and `=SOCKET`, a line each; its arguments are listed from the beginning.
+/// Reads `+GROUP`, `-GROUP`, `=SOCKET` and `@NUMBER`, a line each; its arguments are listed from the beginning.
 const SCRIPT: &str = include_str!("janitor.sh");
 /// One that ends sooner than this is not replaced at once, nor is tried more often to start one.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -121,6 +124,9 @@ impl Shared {
         if let Some(line) = state.socket.as_deref().and_then(socket_line) {
             pipe.write_all(&line)?;
         }
+        if let Some(number) = number_of_host() {
+            writeln!(pipe, "@{number}")?;
+        }
         let mut command = Command::new(SHELL);
         command.args(["-c", SCRIPT, "janitor"]).args(state.groups.iter().map(u32::to_string));
         // What is sent to the host's group, as by Ctrl-C, is not for it.
@@ -146,6 +152,11 @@ fn spawn(mut command: Command) -> io::Result<Child> {
 #[cfg(not(target_os = "linux"))]
 fn spawn(mut command: Command) -> io::Result<Child> {
     command.spawn()
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn number_of_host() -> Option<u64> {
+    None
 }
 
 /// None for a path that is no line.

@@ -1,5 +1,7 @@
-//! Processes that no trace leads back to: they left the group of their program, and cleared their environment. A host
-//! that adopts them becomes their parent when theirs has ended, and so knows that there are some.
+//! What a host that starts processes by its agents alone can do more than another: it marks them with a number
+//! ([`mark`](super::mark)) that they hand down whatever they do to their environment, and adopts those that no mark
+//! leads back to either. A host that adopts them becomes their parent when theirs has ended, and so knows that there
+//! are some.
 //!
 //! # Invariants
 //!
@@ -10,8 +12,8 @@
 //!    somebody has been told how it ended, so that nobody else is told.
 //! 3. What is killed is a child that was not counted as ended: its number is nobody else's.
 //!
-//! Adopting is for a program that starts processes by its agents alone: whatever else it started would be taken for an
-//! orphan. The program `tenure` is one; a library host decides for itself.
+//! Whatever else such a host started would bear a mark now and then, and would be taken for an orphan. The program
+//! `tenure` starts nothing else; a library host decides for itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,17 +24,20 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
 use tokio::sync::Notify;
 
+use super::mark::{Inherited, Numbers};
+
 /// How often is looked again for what was started by what was killed, and how long that is given to be gone.
 const ROUNDS: usize = 200;
 const BETWEEN: Duration = Duration::from_millis(5);
 
 static STATE: Mutex<State> =
-    Mutex::new(State { adopts: false, children: BTreeSet::new(), attempts: BTreeMap::new() });
+    Mutex::new(State { adopting: None, children: BTreeSet::new(), attempts: BTreeMap::new() });
 /// Notified when an attempt is over.
 static OVER: Notify = Notify::const_new();
 
 struct State {
-    adopts: bool,
+    /// If this process adopts orphans: the numbers that attempts are marked with.
+    adopting: Option<Numbers>,
     /// What this process has started, and was not told the end of.
     children: BTreeSet<u32>,
     /// The programs of attempts in progress, and when each began.
@@ -40,12 +45,20 @@ struct State {
 }
 
 /// A process that this one has started.
-pub(super) struct Known(Option<u32>);
+pub(super) struct Known {
+    id: Option<u32>,
+    number: Option<u64>,
+}
 
 impl Known {
+    /// What it was marked with.
+    pub(super) const fn number(&self) -> Option<u64> {
+        self.number
+    }
+
     /// It is over, and somebody was told how it ended.
     pub(super) fn over(&mut self) {
-        let Some(id) = self.0.take() else { return };
+        let Some(id) = self.id.take() else { return };
         let mut state = STATE.lock();
         state.children.remove(&id);
         if state.attempts.remove(&id).is_some() {
@@ -76,8 +89,14 @@ fn known<T>(
     is_program: bool,
 ) -> io::Result<(T, Known)> {
     let mut state = STATE.lock();
+    let numbers = state.adopting.as_mut();
+    let adopts = numbers.is_some();
+    let number = numbers.filter(|_| is_program).map(Numbers::next);
+    let inherited = if adopts { Inherited::number(number) } else { None };
     let started = start()?;
-    let id = id_of(&started).filter(|_| state.adopts);
+    let number = number.filter(|_| inherited.is_some());
+    drop(inherited);
+    let id = id_of(&started).filter(|_| adopts);
     if let Some(id) = id {
         state.children.insert(id);
         if is_program {
@@ -85,7 +104,12 @@ fn known<T>(
             state.attempts.insert(id, Seen::of(id).map_or(0, |seen| seen.began));
         }
     }
-    Ok((started, Known(id)))
+    Ok((started, Known { id, number }))
+}
+
+/// What the numbers of this host begin with, if it marks what it starts.
+pub(super) fn number_of_host() -> Option<u64> {
+    STATE.lock().adopting.as_ref().map(Numbers::host)
 }
 
 /// What the programs of this OS process leave behind, if it adopts that. For a program that starts no processes but by
@@ -101,7 +125,7 @@ impl Orphans {
     /// When the system does not allow it.
     pub fn adopt() -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
-        STATE.lock().adopts = true;
+        STATE.lock().adopting.get_or_insert_with(Numbers::draw);
         Ok(Self(()))
     }
 

@@ -1,19 +1,18 @@
-//! Processes that left the group of their program, as daemons do: found by the token that every process of an
-//! attempt inherits in its environment.
-//!
-//! A process that cleared its environment as well is not found so. It holds nothing that the host waits for, and ends
-//! where orphans are adopted ([`orphans`](super::orphans)).
+//! Processes that left the group of their program, as daemons do: found by the mark that every process of an attempt
+//! inherits.
 
 use std::collections::HashSet;
 use std::fs;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::mark::Mark;
+
 /// How often is looked again for what was started while it was looked.
 const ROUNDS: usize = 32;
 
-/// Kills every process that has this in its environment.
-pub(super) fn kill(mark: &str) {
+/// Kills every process that bears this.
+pub(super) fn kill(mark: &Mark) {
     // One that was killed may take a moment to be gone: it is no new one.
     let mut killed = HashSet::new();
     for _ in 0..ROUNDS {
@@ -34,18 +33,11 @@ fn pids() -> Vec<i32> {
 }
 
 /// The process is held before it is looked at, so that no other that came by its number is killed.
-fn kill_if(pid: i32, mark: &str) -> bool {
+fn kill_if(pid: i32, mark: &Mark) -> bool {
     let Some(number) = Pid::from_raw(pid) else { return false };
-    // Most are somebody else's: their environment cannot be read.
-    if !has(pid, mark) {
+    if !mark.is_on(pid) {
         return false;
     }
     let Ok(process) = pidfd_open(number, PidfdFlags::empty()) else { return false };
-    has(pid, mark) && pidfd_send_signal(&process, Signal::KILL).is_ok()
-}
-
-/// One that has ended has no environment any more.
-fn has(pid: i32, mark: &str) -> bool {
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-    environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    mark.is_on(pid) && pidfd_send_signal(&process, Signal::KILL).is_ok()
 }

@@ -32,7 +32,7 @@ pub(crate) fn is_known(directives: &str) -> bool {
 /// Begins to log.
 pub(crate) fn start(loaded: &Loaded, reader: Reader, output: Output) -> Result<(), Failure> {
     let (name, directives) = directives(loaded, reader);
-    let filter = EnvFilter::try_new(&directives)
+    let filter = EnvFilter::try_new(without_actors(&directives))
         .map_err(|_| Failure::usage(format!("{name}: expected {EXPECTED}, found {directives:?}")))?;
     let format = loaded.config.log.format;
     let lines = fmt()
@@ -46,6 +46,12 @@ pub(crate) fn start(loaded: &Loaded, reader: Reader, output: Output) -> Result<(
     // An error says that logging was started before.
     drop(started);
     Ok(())
+}
+
+/// Each line that an actor logs would begin with the actor's number, which is of use to who debugs them alone.
+fn without_actors(directives: &str) -> String {
+    let usual = directives.parse().is_ok_and(|level: LevelFilter| level == LevelFilter::INFO);
+    if usual { format!("{directives},ractor=warn") } else { directives.to_owned() }
 }
 
 /// What is told, and who says so.
@@ -69,6 +75,13 @@ fn directives(loaded: &Loaded, reader: Reader) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn actors_have_no_number_in_lines_unless_somebody_asks() {
+        assert_eq!(without_actors("info"), "info,ractor=warn");
+        assert_eq!(without_actors("debug"), "debug");
+        assert_eq!(without_actors("info,tenure=debug"), "info,tenure=debug");
+    }
 
     #[test]
     fn levels_and_directives_are_known_and_lone_words_are_not() {

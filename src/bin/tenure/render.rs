@@ -14,7 +14,7 @@ mod tasks;
 mod tests;
 mod times;
 
-pub(crate) use events::event_line;
+pub(crate) use events::{event_line, event_line_of_run};
 pub(crate) use host::{agent_record, agents_table, status_record, tree_text};
 pub(crate) use runs::{attempts_table, files_table, run_line, run_record, runs_table};
 pub(crate) use tasks::{occurrences_table, task_record, tasks_table};

@@ -21,7 +21,10 @@ use crate::output::Output;
 use crate::signals::{Signals, Told};
 use crate::{declare, stores};
 
+mod notify;
 mod reload;
+
+use notify::Stage;
 
 /// Serve: schedules, workers and HTTP, until it is told to stop
 #[derive(Debug, clap::Args)]
@@ -65,6 +68,7 @@ pub(crate) async fn serve(
         "serving"
     );
     output.line(format_args!("listening on http://{address}"))?;
+    notify::tell(Stage::Ready);
     host.live(listener, loaded, &mut signals).await
 }
 
@@ -162,6 +166,7 @@ impl Host {
             }
         }
         tracing::info!("told to stop: attempts may end, and nothing new begins");
+        notify::tell(Stage::Stopping);
         let end = async {
             let ended = self.tenure.shutdown().await;
             closing.cancel();

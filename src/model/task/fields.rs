@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::check::Problems;
-use super::read::word_or_object;
+use super::read::{object, word_or_object};
 use super::{
     AgentId, Metadata, OverlapPolicy, RetryPolicy, ScheduleFields, Seconds, SessionPolicy, TaskId, TaskSpec,
     WorkspacePolicy,
@@ -26,13 +26,13 @@ pub(super) struct TaskFields {
     enabled: bool,
     timeout_seconds: Option<Seconds>,
     deadline_seconds: Option<Seconds>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     retry_policy: RetryPolicy,
     #[serde(default)]
     overlap_policy: OverlapPolicy,
     #[serde(default, deserialize_with = "word_or_object")]
     session_policy: SessionFields,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     workspace_policy: WorkspacePolicy,
     #[serde(default)]
     priority: i32,

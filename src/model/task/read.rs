@@ -43,6 +43,29 @@ impl TaskSpec {
     }
 }
 
+/// Reads a policy from an object alone: a list would be taken for its fields in their order.
+pub(super) fn object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Object<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(de::value::MapAccessDeserializer::new(map))
+        }
+    }
+
+    deserializer.deserialize_map(Object(PhantomData))
+}
+
 /// Reads a policy from an object, or from the bare word of its type: `"manual"` for `{"type": "manual"}`.
 pub(super) fn word_or_object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where

@@ -111,7 +111,9 @@ impl Ask {
             for part in &self.path {
                 // These would lead elsewhere, and are left out silently.
                 if matches!(part.as_str(), "." | "..") {
-                    return Err(unfit(part));
+                    return Err(Failure::usage(format!(
+                        "expected a name or a path without \"{part}\" in it"
+                    )));
                 }
                 path.push(part);
             }

@@ -22,7 +22,12 @@ pub(super) async fn agent(session: &Session, failure: Failure, name: &str) -> Fa
 
 /// The same failure, with where the names of runs are found.
 pub(super) fn run(failure: Failure) -> Failure {
-    if failure.hint.is_some() { failure } else { failure.hint("`tenure runs list` shows the runs there are") }
+    or_hint(failure, "`tenure runs list` shows the runs there are")
+}
+
+/// The same failure, with what it says already or else this.
+pub(super) fn or_hint(failure: Failure, hint: impl Into<String>) -> Failure {
+    if failure.hint.is_some() { failure } else { failure.hint(hint) }
 }
 
 async fn or_near(session: &Session, failure: Failure, name: &str, path: [&str; 1], field: &str) -> Failure {

@@ -15,7 +15,7 @@ use crate::args::Global;
 use crate::client::{Answer, Ask};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::render::{attempts_table, event_line, files_table, run_line, run_record, runs_table};
+use crate::render::{attempts_table, event_line_of_run, files_table, run_line, run_record, runs_table};
 use crate::when::Toward;
 
 /// Look at runs, wait for them, cancel, retry or answer them
@@ -97,7 +97,7 @@ pub(crate) struct ListRuns {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowRun {
-    /// The run
+    /// The run; the beginning of its name is enough
     #[arg(value_name = "RUN", value_parser = run_id)]
     run_id: RunId,
     /// With its events
@@ -112,7 +112,7 @@ pub(crate) struct ShowRun {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct WaitRun {
-    /// The run
+    /// The run; the beginning of its name is enough
     #[arg(value_name = "RUN", value_parser = run_id)]
     run_id: RunId,
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub(crate) struct WaitRun {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CatFile {
-    /// The run
+    /// The run; the beginning of its name is enough
     #[arg(value_name = "RUN", value_parser = run_id)]
     run_id: RunId,
     /// The file, below the folder of the run
@@ -162,7 +162,7 @@ pub(crate) struct CancelRuns {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RetryRun {
-    /// The run
+    /// The run; the beginning of its name is enough
     #[arg(value_name = "RUN", value_parser = run_id)]
     run_id: RunId,
     /// Ask this and not what the run was asked; `-` for standard input
@@ -180,7 +180,7 @@ pub(crate) struct RetryRun {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("verdict").required(true).args(["approve", "reject"]))]
 pub(crate) struct ResumeRun {
-    /// The run
+    /// The run; the beginning of its name is enough
     #[arg(value_name = "RUN", value_parser = run_id)]
     run_id: RunId,
     /// Yes
@@ -283,7 +283,9 @@ async fn is_a_task(session: &Session, task_id: &TaskId) {
 async fn cat(session: &Session, asked: &CatFile) -> Result<Exit, Failure> {
     let run_id = whole(session, &asked.run_id).await?;
     let ask = Ask::get(["runs", &run_id, "workspace"]).below(&asked.path);
-    let mut pieces = session.client.pieces(ask).await?;
+    let mut pieces = session.client.pieces(ask).await.map_err(|failure| {
+        near::or_hint(failure, format!("`tenure runs show {run_id} --files` shows the files there are"))
+    })?;
     let mut shown = Vec::new();
     while let Some(piece) = pieces.next().await {
         let piece = piece?;
@@ -314,7 +316,7 @@ async fn show(session: &Session, asked: &ShowRun) -> Result<Exit, Failure> {
     if asked.events {
         let events = session.client.ask(Ask::get(["runs", run_id, "events"])).await?.value()?;
         let events = events.get("events").and_then(Value::as_array).cloned().unwrap_or_default();
-        let lines: Vec<String> = events.iter().map(|event| event_line(&session.look, event)).collect();
+        let lines: Vec<String> = events.iter().map(|event| event_line_of_run(&session.look, event)).collect();
         parts.push(lines.join("\n"));
     }
     if asked.files {

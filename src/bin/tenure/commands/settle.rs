@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::common::Session;
 use crate::client::{Answer, Ask, Messages};
 use crate::exit::{Exit, Failure};
-use crate::render::{event_line, run_line};
+use crate::render::{event_line_of_run, run_line};
 use crate::when;
 
 /// How long a run is waited for.
@@ -130,7 +130,7 @@ impl Told {
             let Ok(event) = serde_json::from_str::<Value>(&message.data) else { continue };
             let settled = status(&event).is_some_and(RunStatus::is_settled);
             if !settled {
-                session.tell(event_line(&session.look, &event));
+                session.tell(event_line_of_run(&session.look, &event));
             }
             if settled {
                 return Ok(());

@@ -74,12 +74,17 @@ fn table(loaded: &Loaded, output: Output) -> Result<(), Failure> {
     }
     match &loaded.file {
         Some(file) => output.note(format_args!(
-            "{}: {} agents, {} tasks",
+            "{}: {}, {}",
             file.display(),
-            loaded.agents.len(),
-            loaded.tasks.len()
+            so_many(loaded.agents.len(), "agent"),
+            so_many(loaded.tasks.len(), "task")
         )),
         None => output.note("no file: there is no tenure.toml here, and none was named with --config"),
     }
     Ok(())
+}
+
+/// `1 agent`, `3 tasks`.
+fn so_many(many: usize, what: &str) -> String {
+    format!("{many} {what}{}", if many == 1 { "" } else { "s" })
 }

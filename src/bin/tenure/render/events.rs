@@ -8,19 +8,26 @@ use super::{Look, at, one_line, text};
 
 /// `2026-11-29 22:01:03.120    #4  completed  nightly-report 0190…  …`: what has one length comes first.
 pub(crate) fn event_line(look: &Look, event: &Value) -> String {
+    let (task_id, run_id) = (text(event, "task_id"), text(event, "run_id"));
+    line_of(look, event, format!("{task_id} {run_id}").trim_end())
+}
+
+/// The same where it is known which run it is of.
+pub(crate) fn event_line_of_run(look: &Look, event: &Value) -> String {
+    line_of(look, event, "")
+}
+
+fn line_of(look: &Look, event: &Value, whose: &str) -> String {
     let name = text(event, "event");
     let name = name.trim_start_matches("background_");
-    let (kind, what) = name.split_once('_').unwrap_or(("", name));
-    let whose = match kind {
-        "run" => format!("{} {}", text(event, "task_id"), text(event, "run_id")),
-        _ => text(event, "task_id"),
-    };
+    let (_, what) = name.split_once('_').unwrap_or(("", name));
     let what = what.replace('_', " ");
     let room = " ".repeat(WIDTH.saturating_sub(what.chars().count()));
     let number = format!("#{}", text(event, "sequence"));
-    let mut line =
-        format!("{}  {number:>5}  {}{room}  {whose}", look.clock(event, "timestamp"), painted(look, &what));
-    line.truncate(line.trim_end().len());
+    let mut line = format!("{}  {number:>5}  {}{room}", look.clock(event, "timestamp"), painted(look, &what));
+    if !whose.is_empty() {
+        line.push_str(&format!("  {whose}"));
+    }
     let attempt = text(event, "attempt");
     if !matches!(attempt.as_str(), "" | "0") {
         line.push_str(&format!("  attempt {attempt}"));
@@ -30,6 +37,7 @@ pub(crate) fn event_line(look: &Look, event: &Value) -> String {
     if !particular.is_empty() {
         line.push_str(&format!("  {particular}"));
     }
+    line.truncate(line.trim_end().len());
     line
 }
 

@@ -1,6 +1,8 @@
 //! Tables: as wide as the terminal, a row a line.
 
-use comfy_table::{Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Table, presets};
+use comfy_table::{
+    Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Table, Width, presets,
+};
 
 use super::Look;
 
@@ -56,15 +58,25 @@ pub(super) fn table<const N: usize>(
         table.add_row(shown);
     }
     for (column, kind) in table.column_iter_mut().zip(columns) {
-        column.set_padding((0, 2));
-        if !matches!(kind, Column::Text(_)) {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
+        column.set_padding((0, PADDING));
+        column.set_constraint(match kind {
+            // Its title stays one: a table that is too wide by a little is read more easily than one letter a line.
+            Column::Text(title) => ColumnConstraint::LowerBoundary(Width::Fixed(least(title))),
+            _ => ColumnConstraint::ContentWidth,
+        });
         if matches!(kind, Column::Number(_)) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table.trim_fmt()
+}
+
+/// What stands behind a column.
+const PADDING: u16 = 2;
+
+/// As wide as a text is at least.
+fn least(title: &str) -> u16 {
+    u16::try_from(title.len()).unwrap_or(u16::MAX).max(8).saturating_add(PADDING)
 }
 
 fn cells<const N: usize>(columns: &[Column; N], row: [String; N]) -> Vec<Cell> {

@@ -1,5 +1,7 @@
 //! Runs, their attempts and their files.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::list::{Column, painted, table};
@@ -18,9 +20,10 @@ pub(crate) fn runs_table(look: &Look, runs: &[Value]) -> String {
         Column::Short("TOOK"),
         Column::Text("NOTE"),
     ];
+    let most = length_of_names(look, runs);
     let row = |run: &Value| {
         [
-            text(run, "run_id"),
+            text(run, "run_id").chars().take(most).collect(),
             text(run, "task_id"),
             state(run, "status"),
             text(run, "attempt"),
@@ -31,6 +34,26 @@ pub(crate) fn runs_table(look: &Look, runs: &[Value]) -> String {
         ]
     };
     table(look, columns, runs.iter().map(row).collect(), "no runs")
+}
+
+/// Below this width the names of runs take the room of what became of them.
+const NARROW: u16 = 110;
+/// How much of the name of a run is shown at least.
+const SHORT_NAME: usize = 12;
+
+/// How much of the names of runs is shown: on a narrow terminal what tells these runs from each other, which is what
+/// commands take as well.
+fn length_of_names(look: &Look, runs: &[Value]) -> usize {
+    let names: Vec<&str> = runs.iter().filter_map(|run| at(run, "run_id").as_str()).collect();
+    let whole = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    if look.width.is_none_or(|width| width >= NARROW) {
+        return whole;
+    }
+    let differ = |most: &usize| {
+        let beginnings: BTreeSet<&str> = names.iter().map(|name| name.get(..*most).unwrap_or(name)).collect();
+        beginnings.len() == names.len()
+    };
+    (SHORT_NAME..whole).find(differ).unwrap_or(whole)
 }
 
 /// How long it took; nothing while it waits for its turn.

@@ -72,6 +72,15 @@ fn a_table_is_as_wide_as_the_terminal() {
 }
 
 #[test]
+fn on_a_narrow_terminal_names_of_runs_are_cut_to_what_tells_them_apart() {
+    let run = |id: &str| json!({ "run_id": id, "status": "completed", "result_preview": "a long answer" });
+    let runs =
+        [run("01a22b14e8747242a2e3a604afed9b7b"), run("01a22b14e8747333a2e3a604afed9b7b"), run("other")];
+    let table = |width| runs_table(&Look { width, ..look() }, &runs);
+    insta::assert_snapshot!(format!("{}\n\n{}\n\n{}", table(Some(80)), table(Some(20)), table(None)));
+}
+
+#[test]
 fn a_status_has_its_colour_where_there_are_colours() {
     let table = runs_table(&Look { colours: true, ..look() }, &runs()[..2]);
     assert!(table.contains("\u{1b}["), "{table}");
@@ -189,7 +198,8 @@ fn events_are_a_line_each() {
         json!({ "event": "of_another_version", "data": "text" }),
         json!(null),
     ];
-    let lines: Vec<String> = events.iter().map(|event| event_line(&look(), event)).collect();
+    let mut lines: Vec<String> = events.iter().map(|event| event_line(&look(), event)).collect();
+    lines.push(event_line_of_run(&look(), &events[1]));
     insta::assert_snapshot!(lines.join("\n"));
 }
 

@@ -17,7 +17,8 @@ fn store() -> (tempfile::TempDir, SqliteStore) {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Arc::new(ManualClock::at(Timestamp::from_ms(0)));
     let busy_timeout = Duration::from_millis(5);
-    let options = SqliteOptions { busy_timeout, ..SqliteOptions::new(folder.path().join("tenure.db"), clock) };
+    let options =
+        SqliteOptions { busy_timeout, ..SqliteOptions::new(folder.path().join("tenure.db"), clock) };
     let writer = open::writer(&options).expect("a connection");
     open::log(&writer, &options).expect("a log").expect("its commits do not wait themselves");
     let store = SqliteStore::start(options, Probe::default(), writer, Some(disk::refused_log()));

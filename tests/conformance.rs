@@ -106,7 +106,8 @@ fn each_method_fails_first(store: Arc<dyn Store>) -> Faulty {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert_with(servers::enough_tests_at_once);
     let cases = cases();
     let missing = STORES.iter().filter(|(name, _)| is_wanted(&arguments, name) && !is_there(name)).count();
     let pairs = STORES.iter().flat_map(|store| {

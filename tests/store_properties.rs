@@ -62,7 +62,8 @@ const STORES: &[Named] = &[
 const NOW: Timestamp = Timestamp::from_ms(1_769_850_000_123);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert_with(servers::enough_tests_at_once);
     let asked = |store: &str| {
         !arguments.list && arguments.filter.as_ref().is_none_or(|f| f.contains(store) || !f.contains("::"))
     };

@@ -124,6 +124,10 @@ fn describe() {
 
 fn describe_host() {
     describe_counter!("tenure_claims_total", "runs that were granted to hosts of this OS process");
+    describe_counter!(
+        "tenure_firings_forestalled_total",
+        "schedules that were to be fired here and that another host fired first"
+    );
     describe_counter!("tenure_attempts_total", "attempts that ended, by outcome");
     describe_histogram!("tenure_attempt_seconds", "how long attempts took");
     describe_counter!(

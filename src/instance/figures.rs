@@ -11,6 +11,11 @@ pub(super) fn claimed(runs: usize) {
     counter!("tenure_claims_total").increment(u64::try_from(runs).unwrap_or(u64::MAX));
 }
 
+/// A schedule that was to be fired here, and that another host fired first.
+pub(super) fn forestalled() {
+    counter!("tenure_firings_forestalled_total").increment(1);
+}
+
 /// An attempt that ended.
 pub(super) fn ended(outcome: &Outcome, took: Duration) {
     counter!("tenure_attempts_total", "outcome" => word(outcome)).increment(1);

@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
 use super::pause::Pause;
-use super::{Fate, Instance};
+use super::{Fate, Instance, figures};
 use crate::model::{
     EventKind, NewEvent, Occurrence, OccurrenceOutcome, RunId, RunStatus, ScheduleState, SkipReason, Task,
     Timestamp, Trigger,
@@ -120,6 +120,9 @@ impl Instance {
             };
             let now = self.vitals.watch(self.store.now()).await?;
             if !task.spec.enabled || state.fire_at().is_none_or(|at| at > now) {
+                // The history names who fired it; that this host tried is told here (field S7).
+                tracing::debug!(task = %task_id, "another host has fired the schedule");
+                figures::forestalled();
                 return Ok(());
             }
             let look = Look { recorded: &recorded, ..Look::at(now) };

@@ -11,6 +11,7 @@
 //! one needs no undoing. An error below refuses the whole transaction; unless its surroundings are at fault,
 //! what was in it is then tried apart, so that only the call fails that makes it fail.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -59,6 +60,8 @@ mod probe;
 mod prune;
 mod read;
 mod readers;
+#[cfg(test)]
+mod refused_log;
 mod row;
 mod schema;
 mod session;
@@ -166,11 +169,21 @@ impl SqliteStore {
 
     fn open_with(options: SqliteOptions, probe: Probe) -> Result<Self, StoreError> {
         let writer = open::writer(&options)?;
+        let log = open::log(&writer, &options)?;
+        Self::start(options, probe, writer, log)
+    }
+
+    /// Starts the threads: who writes, who reads, and who waits for the disk that has this log.
+    fn start(
+        options: SqliteOptions,
+        probe: Probe,
+        writer: Connection,
+        log: Option<File>,
+    ) -> Result<Self, StoreError> {
         let connections = (0..options.readers.max(1)).map(|_| open::reader(&options));
         let connections = connections.collect::<Result<Vec<Connection>, _>>()?;
         let (hints, _) = broadcast::channel(HINTS);
         let (readers, reading) = Readers::start(connections).map_err(|error| no_thread(&error))?;
-        let log = open::log(&writer, &options)?;
         let lasting = Arc::new(Lasting::new(log.is_some()));
         let (sender, mailbox) = mpsc::channel();
         let place = Arc::new(Place::of(&options.path));

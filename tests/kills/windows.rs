@@ -119,7 +119,6 @@ struct Storm {
 impl Storm {
     async fn begin(ground: Ground, mut dice: Dice) -> Self {
         let mut stage = Stage::set(ground, &[TASKS, &[TICK]].concat()).await;
-        stage.allow(Duration::from_secs(100));
         stage.setup.agents = vec!["agent".to_owned(), "other".to_owned()];
         stage.setup.windows = PLACES.iter().map(|(window, _)| *window).collect();
         stage.policy(|_, _| Word::Hold);

@@ -28,7 +28,6 @@ pub(crate) async fn own_f1_a_line_that_loses_cuts_and_delays_leaves_every_run_do
 ) {
     let seed = dice::seed("TENURE_LINE_SEED", &format!("a bad line to {}", ground.name));
     let mut stage = Stage::set(ground, &[TASK]).await;
-    stage.allow(Duration::from_secs(100));
     stage.proxies = Some(seed);
     let setup = Setup {
         lease_ms: 4_000,

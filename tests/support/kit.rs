@@ -1,5 +1,7 @@
 //! What the host tests say to the kit, in few words.
 
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -61,4 +63,30 @@ pub(crate) fn moved_lawfully(run: &SeenRun) {
 /// build for tests does in seconds.
 pub(crate) fn as_many(page: usize, otherwise: usize) -> usize {
     if std::env::var("TENURE_FIELD").is_ok_and(|field| field == "full") { page } else { otherwise }
+}
+
+/// What came of a scenario with each of so many seeds. Each has a runtime and a paused clock of its own, so that
+/// nothing of it goes on beside the next ones; as many go on at once as there are cores.
+pub(crate) fn with_each_seed<F: Future<Output: Send>>(
+    many: usize,
+    scenario: impl Fn(u64) -> F + Sync,
+) -> Vec<F::Output> {
+    let next = AtomicU64::new(0);
+    let some = || {
+        let draw = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < many as u64);
+        std::iter::from_fn(draw).map(|seed| on_a_paused_clock(scenario(seed))).collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(some)).collect();
+        let outcomes = threads.into_iter().map(|thread| thread.join());
+        outcomes
+            .flat_map(|outcome| outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+fn on_a_paused_clock<T>(scenario: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.unwrap().block_on(scenario)
 }

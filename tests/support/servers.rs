@@ -6,6 +6,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
+use std::num::NonZero;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -37,6 +38,11 @@ pub(crate) fn postgres() -> &'static Found {
 /// What tests need not wait for: nothing of theirs has to survive the machine.
 const FORGETFUL: [&str; 4] =
     ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off"];
+
+/// How many tests keep this machine busy: as much as half of the time a test waits for its server.
+pub(crate) fn enough_tests_at_once() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get) * 2
+}
 
 /// Whether tests without this server have to fail instead of being left out.
 pub(crate) fn is_required(server: &str) -> bool {

@@ -45,12 +45,17 @@ pub(crate) use tests;
 /// Tests, and the kinds of stores that each is run on.
 pub(crate) type Plan = (Vec<Ground>, &'static [Test]);
 
+/// How many tests go on at once, unless it is said otherwise. Most of the time a test waits: for OS processes that
+/// start, for leases that end, for those who are paused.
+const AT_ONCE: usize = 6;
+
 /// A worker if it was started as one; else runs every test on every store of its plan, and tells how many there were.
 pub(crate) fn main(plans: &[Plan], more: Vec<Trial>) -> ExitCode {
     if let Some(setup) = std::env::var_os(wire::WORKER) {
         return worker::main(&setup.to_string_lossy());
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_ONCE);
     let (mut trials, mut told) = (more, Vec::new());
     for (grounds, tests) in plans {
         let mut skipped = 0;

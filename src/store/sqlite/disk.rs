@@ -195,6 +195,13 @@ impl Drop for Waiting {
     }
 }
 
+/// A log that no disk takes: a pipe reaches none.
+#[cfg(test)]
+pub(super) fn refused_log() -> File {
+    let (_, log) = io::pipe().expect("a pipe");
+    File::from(std::os::fd::OwnedFd::from(log))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
@@ -203,12 +210,6 @@ mod tests {
 
     use super::super::call::Reply;
     use super::*;
-
-    /// A log that no disk takes: a pipe reaches none.
-    fn refused_log() -> File {
-        let (_, log) = io::pipe().unwrap();
-        File::from(std::os::fd::OwnedFd::from(log))
-    }
 
     fn kept_log() -> File {
         tempfile::tempfile().unwrap()

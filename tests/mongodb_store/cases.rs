@@ -14,7 +14,7 @@ use tenure::store::{
     Store, StoreError,
 };
 
-use super::mongo::{self, Lent};
+use super::mongo::Lent;
 
 super::list! {
     an_empty_database_may_be_opened_by_many_at_once,
@@ -37,8 +37,8 @@ struct Place(MongoOptions, Lent);
 
 impl Place {
     fn new() -> Self {
-        let lent = mongo::lend();
-        Self(mongo::options(&lent.0), lent)
+        let lent = Lent::new();
+        Self(lent.options(), lent)
     }
 
     async fn open(&self) -> MongoStore {
@@ -47,7 +47,7 @@ impl Place {
 
     /// The database, beside the store.
     async fn beside(&self) -> mongodb::Database {
-        mongo::database(&self.1.0).await
+        self.1.beside().await
     }
 }
 
@@ -85,7 +85,6 @@ async fn enqueue(store: &dyn Store, n: usize) -> Vec<RunId> {
 
 async fn an_empty_database_may_be_opened_by_many_at_once() {
     let place = Place::new();
-    place.beside().await.drop().await.unwrap();
     let stores = join_all((0..4).map(|_| place.open())).await;
     for store in &stores {
         enqueue(store, 2).await;

@@ -233,7 +233,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Who waits for lanes, and how many of each at most. Those with fewer are read together, each of the others by itself.
+    /// Who waits for lanes, at most so many of each at first. Lanes with fewer are read together, each of the others by
+    /// itself.
     async fn read_waiters(&mut self, tx: &mut Tx, lanes: Vec<(Arc<str>, usize)>) -> Step<()> {
         let (idle, mut short) = (self.idle(), Vec::new());
         for (lane, most) in lanes {

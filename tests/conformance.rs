@@ -61,6 +61,8 @@ const STORES: &[Named] = &[
     ("mongodb", || mongo::fixture(START)),
     #[cfg(feature = "mongodb")]
     ("faulty-mongodb", || with(mongo::fixture(START), |store| Arc::new(each_method_fails_first(store)))),
+    #[cfg(feature = "mongodb")]
+    ("seeded-mongodb", || with(mongo::fixture(START), |store| Arc::new(Faulty::seeded(store, SEED, 300)))),
 ];
 
 /// 2026-01-31T09:00:00.123Z

@@ -14,6 +14,8 @@ mod ending;
 mod mongo;
 #[path = "mongodb_store/refused.rs"]
 mod refused;
+#[path = "support/runs.rs"]
+mod runs;
 #[path = "support/servers.rs"]
 mod servers;
 

@@ -6,15 +6,16 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::bson::{Bson, Document, doc};
 use serde_json::json;
-use tenure::model::{InstanceId, Run, RunId, RunStatus, Subject, Task, Timestamp};
+use tenure::model::{AgentId, InstanceId, Run, RunId, RunStatus, Subject, Task, Timestamp};
 use tenure::rules::{self, Moment, Wanted};
 use tenure::store::conformance::{claim_request, spec};
 use tenure::store::{
-    MongoOptions, MongoStore, PageRequest, PruneRequest, RefusedKind, RenewRequest, RunFilter, RunWrite,
-    Store, StoreError,
+    ClaimRequest, MongoOptions, MongoStore, PageRequest, PruneRequest, RefusedKind, RenewRequest, RunFilter,
+    RunWrite, Store, StoreError,
 };
 
-use super::mongo::{self, Lent};
+use super::mongo::Lent;
+use super::runs;
 
 super::list! {
     an_empty_database_may_be_opened_by_many_at_once,
@@ -26,6 +27,7 @@ super::list! {
     field_c02_a_cancel_by_another_instance_is_heard_with_its_name,
     own_i1_two_claims_at_once_share_what_there_is,
     field_g01_no_query_looks_through_a_collection,
+    a_batch_asks_as_often_however_many_lanes_and_agents_are_in_it,
     field_k07_what_is_derived_and_damaged_is_found_and_made_good,
     own_v5_fields_of_another_version_stay_when_a_run_moves,
     a_call_that_the_server_cannot_take_fails_alone,
@@ -37,8 +39,8 @@ struct Place(MongoOptions, Lent);
 
 impl Place {
     fn new() -> Self {
-        let lent = mongo::lend();
-        Self(mongo::options(&lent.0), lent)
+        let lent = Lent::new();
+        Self(lent.options(), lent)
     }
 
     async fn open(&self) -> MongoStore {
@@ -47,7 +49,7 @@ impl Place {
 
     /// The database, beside the store.
     async fn beside(&self) -> mongodb::Database {
-        mongo::database(&self.1.0).await
+        self.1.beside().await
     }
 }
 
@@ -85,7 +87,6 @@ async fn enqueue(store: &dyn Store, n: usize) -> Vec<RunId> {
 
 async fn an_empty_database_may_be_opened_by_many_at_once() {
     let place = Place::new();
-    place.beside().await.drop().await.unwrap();
     let stores = join_all((0..4).map(|_| place.open())).await;
     for store in &stores {
         enqueue(store, 2).await;
@@ -290,19 +291,27 @@ fn queries(command: &Document) -> Vec<(String, Document)> {
     found
 }
 
+/// The commands that the server was given meanwhile.
+async fn recorded(db: &mongodb::Database, work: impl Future<Output = ()>) -> Vec<Document> {
+    let profile = db.collection::<Document>("system.profile");
+    let before = profile.count_documents(doc! {}).await.unwrap();
+    db.run_command(doc! { "profile": 2 }).await.unwrap();
+    work.await;
+    db.run_command(doc! { "profile": 0 }).await.unwrap();
+    let mut entries = profile.find(doc! {}).skip(before).await.unwrap();
+    let mut commands = Vec::new();
+    while entries.advance().await.unwrap() {
+        let entry: Document = entries.deserialize_current().unwrap();
+        commands.extend(entry.get_document("command").cloned());
+    }
+    commands
+}
+
 async fn field_g01_no_query_looks_through_a_collection() {
     let place = Place::new();
     let store = place.open().await;
     let db = place.beside().await;
-    db.run_command(doc! { "profile": 2 }).await.unwrap();
-    works(&store).await;
-    db.run_command(doc! { "profile": 0 }).await.unwrap();
-    let mut recorded = db.collection::<Document>("system.profile").find(doc! {}).await.unwrap();
-    let mut seen: Vec<(String, Document)> = Vec::new();
-    while recorded.advance().await.unwrap() {
-        let entry: Document = recorded.deserialize_current().unwrap();
-        seen.extend(entry.get_document("command").map(queries).unwrap_or_default());
-    }
+    let seen: Vec<_> = recorded(&db, works(&store)).await.iter().flat_map(queries).collect();
     // By a name, or by the order of names: the index that every collection has.
     let by_name = |filter: &Document| filter.contains_key("_id");
     let mut planned = 0;
@@ -319,6 +328,43 @@ async fn field_g01_no_query_looks_through_a_collection() {
         planned += 1;
     }
     assert!(planned > 20, "{planned} queries were recorded");
+}
+
+/// Tasks with an agent each, and two runs each of which one has to wait; all of them in one call every time.
+async fn lanes_at_work(store: &dyn Store, name: &str, lanes: usize) {
+    let mut queued = Vec::new();
+    let mut agents = Vec::new();
+    for n in 0..lanes {
+        let own = format!("{name}{n}");
+        let fields = json!({ "task_id": own, "agent_id": own, "overlap_policy": "queue_next" });
+        let task = Task { spec: spec(fields), ..task("q") };
+        agents.push(task.spec.agent_id.clone());
+        queued.extend((0..2).map(|_| runs::queued(&task, RunId::generate(), NOW, Duration::ZERO)));
+    }
+    for answer in store.commit(queued).await.unwrap() {
+        answer.unwrap();
+    }
+    let agents: Arc<[AgentId]> = agents.into();
+    for _ in 0..2 {
+        let request = ClaimRequest { agents: Arc::clone(&agents), ..claim_request(1, lanes) };
+        let held = store.claim(request).await.unwrap();
+        assert_eq!(held.len(), lanes, "one run of each lane");
+        runs::finish(store, held).await;
+    }
+}
+
+async fn a_batch_asks_as_often_however_many_lanes_and_agents_are_in_it() {
+    let place = Place::new();
+    let store = place.open().await;
+    let db = place.beside().await;
+    let few = recorded(&db, lanes_at_work(&store, "few", 2)).await;
+    let many = recorded(&db, lanes_at_work(&store, "many", 50)).await;
+    let names = |commands: &[Document]| {
+        let first = |command: &Document| Some(command.iter().next()?.0.clone());
+        commands.iter().filter_map(first).filter(|name| name != "getMore").collect::<Vec<_>>()
+    };
+    assert!(few.len() > 30, "{few:?}");
+    assert_eq!(names(&many), names(&few));
 }
 
 async fn field_k07_what_is_derived_and_damaged_is_found_and_made_good() {

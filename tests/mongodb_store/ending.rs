@@ -6,10 +6,7 @@ use serde_json::json;
 use tenure::model::{RunId, Subject, Timestamp};
 use tenure::store::{MongoOptions, MongoStore, RefusedKind, Store, StoreError};
 
-use super::mongodb_server;
-
-#[path = "../support/runs.rs"]
-mod runs;
+use super::{mongodb_server, runs};
 
 super::list! {
     own_s7_6_a_server_that_is_gone_is_refused_and_served_when_it_is_back,

@@ -71,15 +71,14 @@ async fn a_server_without_transactions_is_refused_and_told_how_to_get_them() {
 }
 
 async fn a_newer_schema_is_refused_with_both_versions() {
-    let lent = mongo::lend();
-    MongoStore::connect(mongo::options(&lent.0)).await.unwrap().close().await.unwrap();
-    let meta = mongo::database(&lent.0).await.collection::<Document>("meta");
+    let lent = mongo::Lent::new();
+    MongoStore::connect(lent.options()).await.unwrap().close().await.unwrap();
+    let meta = lent.beside().await.collection::<Document>("meta");
     let schema = async |version: i64| {
         meta.update_one(doc! { "_id": "meta" }, doc! { "$set": { "schema": version } }).await.unwrap();
     };
     schema(999).await;
-    let (kind, message) = refusal(MongoStore::connect(mongo::options(&lent.0)).await);
-    schema(1).await;
+    let (kind, message) = refusal(MongoStore::connect(lent.options()).await);
     assert_eq!(kind, RefusedKind::NewerSchema);
     assert!(message.contains("schema version 999") && message.contains("up to 1"), "{message}");
 }

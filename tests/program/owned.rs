@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::kit::{Answer, MOST, Server};
 
-/// Leases that nobody renews are over soon.
-pub(crate) const CONFIG: &str = "[worker]\nlease = \"500ms\"\ngrace = \"100ms\"\n";
+/// Leases that nobody renews are over soon. A release has the grace to end what it asked to stop, before a host does.
+pub(crate) const CONFIG: &str = "[worker]\nlease = \"500ms\"\ngrace = \"1s\"\n";
 
 /// Two starts of a host.
 const A: &str = "000000000000000000000000000000aa";

@@ -1,4 +1,4 @@
-//! Empty MongoDB stores: each in a database of its own, of the one server of this test process.
+//! Empty MongoDB stores: each in a database of its own, of a server of this test process.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::future::Future;
@@ -6,32 +6,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
-use parking_lot::Mutex;
 use tenure::clock::{Clock, ManualClock};
 use tenure::model::Timestamp;
 use tenure::store::conformance::{Fixture, Reopen};
 use tenure::store::{MongoOptions, MongoStore, Store};
 
-use super::mongodb_server;
+use super::mongodb_server::Lease;
 
-/// Databases that nobody uses any more: emptied and used again, as making one costs more than most cases.
-static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// A database with nothing in it, while a test uses it. Nobody uses it again: to empty one costs more than to make one.
+pub(crate) struct Lent {
+    server: Lease,
+    database: String,
+}
 
-/// Gives the database back.
-pub(crate) struct Lent(pub(crate) String);
+impl Lent {
+    pub(crate) fn new() -> Self {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        // Another process may use the same server.
+        let database = format!("t{}_{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
+        Self { server: Lease::take().expect("a server"), database }
+    }
 
-impl Drop for Lent {
-    fn drop(&mut self) {
-        FREE.lock().push(std::mem::take(&mut self.0));
+    pub(crate) fn options(&self) -> MongoOptions {
+        MongoOptions::parse(&self.url()).expect("an address")
+    }
+
+    /// The database beside the store.
+    pub(crate) async fn beside(&self) -> mongodb::Database {
+        mongodb::Client::with_uri_str(self.url()).await.expect("an address").database(&self.database)
+    }
+
+    fn url(&self) -> String {
+        let (address, query) = self.server.url().split_once('?').unwrap_or((self.server.url(), ""));
+        // The server may be slow.
+        let patient = "connectTimeoutMS=60000&serverSelectionTimeoutMS=60000";
+        let url = format!("{}/{}?{patient}&{query}", address.trim_end_matches('/'), self.database);
+        url.trim_end_matches('&').to_owned()
     }
 }
 
 /// An empty store whose clock stands still at an instant.
 pub(crate) fn fixture(start: Timestamp) -> Fixture {
     let clock = Arc::new(ManualClock::at(start));
-    let lent = lend();
-    let mut options = options(&lent.0);
+    let lent = Lent::new();
+    let mut options = lent.options();
     options.patience = Duration::from_secs(120);
     options.clock = Some(Arc::clone(&clock) as Arc<dyn Clock>);
     let open = move || {
@@ -41,42 +59,6 @@ pub(crate) fn fixture(start: Timestamp) -> Fixture {
     let store = wait(open());
     let reopen: Reopen = Arc::new(move || Box::pin(open()));
     Fixture { store, clock, reopen: Some(reopen), keep: Some(Arc::new(lent)) }
-}
-
-pub(crate) fn options(database: &str) -> MongoOptions {
-    MongoOptions::parse(&url(database)).expect("an address")
-}
-
-pub(crate) fn url(database: &str) -> String {
-    let server = mongodb_server::mongodb().as_ref().expect("a server");
-    let (address, query) = server.split_once('?').unwrap_or((server, ""));
-    // The server may be slow, and is shared by all tests of this process.
-    let patient = "connectTimeoutMS=60000&serverSelectionTimeoutMS=60000";
-    format!("{}/{database}?{patient}&{query}", address.trim_end_matches('/')).trim_end_matches('&').to_owned()
-}
-
-/// A database with nothing in it.
-pub(crate) fn lend() -> Lent {
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    if let Some(database) = FREE.lock().pop() {
-        wait(empty(&database));
-        return Lent(database);
-    }
-    // Another process may use the same server.
-    Lent(format!("t{}_{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed)))
-}
-
-async fn empty(database: &str) {
-    let db = self::database(database).await;
-    for name in db.list_collection_names().await.expect("the collections") {
-        db.collection::<Document>(&name).delete_many(doc! {}).await.expect("an empty collection");
-    }
-}
-
-/// The database beside the store.
-pub(crate) async fn database(name: &str) -> mongodb::Database {
-    let client = mongodb::Client::with_uri_str(url(name)).await.expect("an address");
-    client.database(name)
 }
 
 /// Waits on a thread of its own: a fixture is made within a runtime that may not be kept waiting.

@@ -65,7 +65,7 @@ async fn within(tx: &mut Tx, db: &Db, batch: &[Command], own: Own<'_>) -> Step<D
         }
         [Command::Check(true, _)] => {
             let (found, after, hint) = check::repair(tx, numbers, now).await?;
-            tell(tx, after, hint.as_ref(), &own).await?;
+            tell(tx, (numbers, after), hint.as_ref(), &own).await?;
             return Ok((vec![Worth::Check(found)], hint));
         }
         _ => {}
@@ -79,13 +79,22 @@ async fn within(tx: &mut Tx, db: &Db, batch: &[Command], own: Own<'_>) -> Step<D
         let told = hint.get_or_insert_with(|| Hint { cursor: after.cursor, ..Hint::default() });
         told.agents = true;
     }
-    tell(tx, after, hint.as_ref(), &own).await?;
+    tell(tx, (numbers, after), hint.as_ref(), &own).await?;
     Ok((worth, hint))
 }
 
-async fn tell(tx: &mut Tx, numbers: Numbers, hint: Option<&Hint>, own: &Own<'_>) -> Step<()> {
+/// Keeps the numbers that were given and says what is new, if anything is.
+async fn tell(
+    tx: &mut Tx,
+    (before, after): (Numbers, Numbers),
+    hint: Option<&Hint>,
+    own: &Own<'_>,
+) -> Step<()> {
+    if after == before && hint.is_none() {
+        return Ok(());
+    }
     let hint = hint.map(|hint| hints::written(own.name, own.number, hint));
-    flush::finish(tx, numbers, hint).await
+    flush::finish(tx, after, hint).await
 }
 
 fn needs(batch: &[Command]) -> Needs {

@@ -22,6 +22,8 @@ const PROMOTED: usize = 1000;
 const WAITERS: usize = 16;
 /// The most ready runs that are read at first, and how many more when many of them turn out not to be had.
 const READY: usize = 1000;
+/// Of how many agents, or lanes, those who wait are read with one query: it looks at the beginning of each.
+const AT_ONCE: usize = 100;
 
 /// What has to be read.
 #[derive(Debug, Default)]
@@ -124,10 +126,7 @@ impl Cache {
         wanted.extend(cache.runs.values().flat_map(|run| lanes_of(&run.spec)));
         wanted.extend(cache.aside.iter().cloned());
         cache.read_lanes(tx, wanted.clone()).await?;
-        let idle = cache.idle();
-        for lane in wanted {
-            cache.read_waiters(tx, lane, WAITERS, &idle).await?;
-        }
+        cache.read_waiters(tx, wanted.into_iter().map(|lane| (lane, WAITERS)).collect()).await?;
         cache.complete(tx, needs).await?;
         Ok(cache)
     }
@@ -142,11 +141,10 @@ impl Cache {
             self.read_ready(tx, needs).await?;
         }
         self.read_lanes(tx, short.lanes.clone()).await?;
-        let idle = self.idle();
-        for lane in short.lanes {
-            let most = self.waiters.get(&lane).map_or(WAITERS, |read| read.most.saturating_mul(4));
-            self.read_waiters(tx, lane, most, &idle).await?;
-        }
+        let more =
+            |lane: &Arc<str>| self.waiters.get(lane).map_or(WAITERS, |read| read.most.saturating_mul(4));
+        let lanes = short.lanes.into_iter().map(|lane| (Arc::clone(&lane), more(&lane))).collect();
+        self.read_waiters(tx, lanes).await?;
         self.complete(tx, needs).await
     }
 
@@ -157,7 +155,7 @@ impl Cache {
         for (name, row) in &self.lanes {
             let Some(row) = row else { continue };
             let read = self.waiters.get(name).map(|read| &read.waiters);
-            let read = read.or_else(|| (!others_wait(row, idle.get(name))).then_some(&nobody));
+            let read = read.or_else(|| (others(row, idle.get(name)) == 0).then_some(&nobody));
             part.put_lane(name, *row, read);
         }
         for (number, run) in &self.runs {
@@ -235,14 +233,32 @@ impl Cache {
         Ok(())
     }
 
-    /// Who waits for a lane, by agent, in the order of claims.
-    async fn read_waiters(&mut self, tx: &mut Tx, lane: Arc<str>, most: usize, idle: &Idle) -> Step<()> {
-        let mut read = Read { most, waiters: Waiters::default() };
-        let row = self.lanes.get(&lane).copied().flatten();
-        if !row.is_some_and(|row| others_wait(&row, idle.get(&lane))) {
-            self.waiters.insert(lane, read);
-            return Ok(());
+    /// Who waits for lanes, at most so many of each at first. Lanes with fewer are read together, each of the others by
+    /// itself.
+    async fn read_waiters(&mut self, tx: &mut Tx, lanes: Vec<(Arc<str>, usize)>) -> Step<()> {
+        let (idle, mut short) = (self.idle(), Vec::new());
+        for (lane, most) in lanes {
+            let row = self.lanes.get(&lane).copied().flatten();
+            let others = row.map_or(0, |row| others(&row, idle.get(&lane)));
+            if others > most as u64 {
+                self.read_long(tx, lane, most).await?;
+                continue;
+            }
+            self.waiters.insert(Arc::clone(&lane), Read { most, waiters: Waiters::default() });
+            short.extend((others > 0).then_some(lane));
         }
+        for part in short.chunks(AT_ONCE) {
+            let queues: Vec<String> = part.iter().map(|lane| format!("{}{lane}", queue::LANE)).collect();
+            let all =
+                self.waiting(tx, doc! { "w.q": { "$in": queues } }, doc! { "w.q": 1 }, usize::MAX).await?;
+            self.keep(all);
+        }
+        Ok(())
+    }
+
+    /// Who waits for a lane, by agent, in the order of claims.
+    async fn read_long(&mut self, tx: &mut Tx, lane: Arc<str>, most: usize) -> Step<()> {
+        let mut read = Read { most, waiters: Waiters::default() };
         let mut after = String::new();
         loop {
             let filter = doc! { "w.q": format!("{}{lane}", queue::LANE), "w.a": { "$gt": after.as_str() } };
@@ -260,15 +276,18 @@ impl Cache {
         Ok(())
     }
 
-    /// The ready runs that come first, of each agent.
+    /// The ready runs that come first, of whatever agent.
     async fn read_ready(&mut self, tx: &mut Tx, needs: &Needs) -> Step<()> {
-        for agent_id in &needs.agents {
-            let ready = doc! { "w.q": queue::READY, "w.a": agent_id.as_str() };
+        let agents: Vec<&AgentId> = needs.agents.iter().collect();
+        for part in agents.chunks(AT_ONCE) {
+            let names: Vec<&str> = part.iter().map(|agent_id| agent_id.as_str()).collect();
+            let ready = doc! { "w.q": queue::READY, "w.a": { "$in": names } };
             let sort = doc! { "w.p": 1, "w.d": 1, "w.n": 1 };
             let found = self.waiting(tx, ready, sort, self.most_ready).await?;
+            // Of each agent there may be more behind the last.
             let last = found.last().map(|(number, run)| Order::of(*number, run));
-            let more = found.len() >= self.most_ready;
-            self.ready.insert(agent_id.clone(), last.filter(|_| more));
+            let last = last.filter(|_| found.len() >= self.most_ready);
+            self.ready.extend(part.iter().map(|agent_id| ((*agent_id).clone(), last)));
             self.keep(found);
         }
         Ok(())
@@ -334,9 +353,9 @@ pub(super) fn lane(document: &Document) -> Step<LaneRow> {
     })
 }
 
-/// Whether somebody may wait for a lane: not if all who take no room in it were read, and wait for something else.
-fn others_wait(row: &LaneRow, idle: Option<&u64>) -> bool {
-    row.total > row.held.saturating_add(idle.copied().unwrap_or(0))
+/// How many may wait for a lane: nobody if all who take no room in it were read, and wait for something else.
+fn others(row: &LaneRow, idle: Option<&u64>) -> u64 {
+    row.total.saturating_sub(row.held).saturating_sub(idle.copied().unwrap_or(0))
 }
 
 fn lanes_of(spec: &RunSpec) -> impl Iterator<Item = Arc<str>> {

@@ -1,5 +1,5 @@
-//! A private server that speaks MongoDB's protocol: one for a test process, on the loopback, in a temporary folder.
-//! It is SecantusDB, on the storage engine of MongoDB; a MongoDB server is named in `TENURE_TEST_MONGODB`.
+//! Private servers that speak MongoDB's protocol: a few for a test process, on the loopback, in temporary folders.
+//! They are SecantusDB, on the storage engine of MongoDB; a MongoDB server is named in `TENURE_TEST_MONGODB`.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -7,32 +7,79 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
+use parking_lot::Mutex;
+
 use super::{Found, programs, skipped};
 
-/// That of `TENURE_TEST_MONGODB`, without a database, or one of this process.
+/// That of `TENURE_TEST_MONGODB`, without a database, or the first of this process.
 pub(crate) fn mongodb() -> &'static Found {
     static FOUND: OnceLock<Found> = OnceLock::new();
-    static SERVER: OnceLock<Server> = OnceLock::new();
     FOUND.get_or_init(|| match std::env::var("TENURE_TEST_MONGODB") {
         Ok(url) => Ok(url),
-        Err(_) => match Server::start(&[]) {
-            Ok(server) => Ok(SERVER.get_or_init(|| server).url()),
-            Err(why) => {
-                skipped("mongodb", &why);
-                Err(why)
-            }
-        },
+        Err(_) => {
+            let found = Shared::start(&mut SHARED.lock());
+            found.inspect_err(|why| skipped("mongodb", why))
+        }
     })
+}
+
+/// The servers of this process.
+static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+
+/// One that tests share, and how many of them use it.
+struct Shared {
+    server: Server,
+    users: usize,
+}
+
+impl Shared {
+    fn start(shared: &mut Vec<Self>) -> Found {
+        let server = Server::start(&[])?;
+        let url = server.url();
+        shared.push(Self { server, users: 0 });
+        Ok(url)
+    }
+}
+
+/// A server while a test uses it.
+pub(crate) struct Lease(String);
+
+impl Lease {
+    /// The server that has the least to do. One serves with one core at most, so there are as many as tests at once.
+    pub(crate) fn take() -> Result<Self, String> {
+        let first = mongodb().clone()?;
+        let mut shared = SHARED.lock();
+        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        if !shared.is_empty() && shared.len() < most && shared.iter().all(|one| one.users > 0) {
+            Shared::start(&mut shared)?;
+        }
+        let Some(least) = shared.iter_mut().min_by_key(|one| one.users) else { return Ok(Self(first)) };
+        least.users += 1;
+        Ok(Self(least.server.url()))
+    }
+
+    /// Its address, without a database.
+    pub(crate) fn url(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(shared) = SHARED.lock().iter_mut().find(|one| one.server.url() == self.0) {
+            shared.users -= 1;
+        }
+    }
 }
 
 /// Starts the server, then waits for the pipe to close.
 const LIFE: &str = r#"
-program=$1; port=$2; shift 2
 trap : INT TERM HUP
 die=; if setpriv --pdeathsig KILL true 2>/dev/null; then die='setpriv --pdeathsig KILL'; fi
-$die "$program" --port "$port" --storage-path data "$@" </dev/null 2>&1 &
+$die "$@" </dev/null 2>&1 &
 server=$!
-cat >/dev/null
+exec >/dev/null
+cat
 kill -KILL $server; wait $server
 "#;
 
@@ -71,7 +118,8 @@ impl Server {
              secantusdb==0.7.0b3` makes one, TENURE_TEST_SECANTUSD names one, and TENURE_TEST_MONGODB a server",
         )?;
         let mut command = Command::new("sh");
-        command.args(["-c", LIFE, "life"]).arg(program).arg(self.port.to_string()).args(&self.more);
+        command.args(["-c", LIFE, "life"]).args(program);
+        command.args(["--port", &self.port.to_string(), "--storage-path", "data"]).args(&self.more);
         command
             .current_dir(self.folder.path())
             .stdin(Stdio::piped())
@@ -117,13 +165,17 @@ impl Drop for Server {
     }
 }
 
-/// The faster one first.
-fn program() -> Option<PathBuf> {
+/// The words of the command that is the server: the faster one first, and the slower one made faster.
+fn program() -> Option<Vec<PathBuf>> {
     if let Some(named) = std::env::var_os("TENURE_TEST_SECANTUSD") {
-        return Some(named.into());
+        return Some(vec![named.into()]);
     }
-    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv-mongo/bin");
-    ["secantusd-rs", "secantusd-py"]
-        .into_iter()
-        .find_map(|name| programs(&[name], std::slice::from_ref(&made)).map(|folder| folder.join(name)))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let made = package.join(".venv-mongo/bin");
+    let found = |name: &str| programs(&[name], std::slice::from_ref(&made)).map(|folder| folder.join(name));
+    if let Some(rust) = found("secantusd-rs") {
+        return Some(vec![rust]);
+    }
+    let python = found("secantusd-py")?.with_file_name("python3");
+    Some(vec![python, package.join("tests/support/servers/secantusd.py")])
 }

@@ -8,8 +8,9 @@ use super::fault::{Fault, Step, invalid};
 use super::link::{self, Shared};
 use crate::store::RefusedKind;
 
-/// The version of the keys and records. A change of it is a new number, and a step from the one before.
-const SCHEMA: u64 = 1;
+/// The version of the keys and records. A change of it is a new number, and a step from the one before. Before 2 nothing
+/// was released: there is no step from it.
+const SCHEMA: u64 = 2;
 
 /// The oldest server: before it, scripts could not say that they only read.
 const OLDEST: (u64, u64) = (7, 0);
@@ -54,6 +55,13 @@ pub(super) async fn look(client: Client, options: RedisOptions) -> Step<Shared> 
     let made: Option<u64> = open.query_async(&mut conn).await.map_err(|error| Fault::of(&error, false))?;
     match made {
         None | Some(SCHEMA) => Ok(shared),
+        Some(older) if older < SCHEMA => Err(Fault::Refused(
+            RefusedKind::NotSupported,
+            format!(
+                "its keys have schema version {older}, this program reads version {SCHEMA} alone; \
+                 use another namespace, or the version of the program that made them"
+            ),
+        )),
         Some(other) => Err(Fault::Refused(
             RefusedKind::NewerSchema,
             format!(

@@ -297,7 +297,7 @@ impl Store for RedisStore {
     fn due_runs(&self, after: Option<(Timestamp, RunId)>, limit: usize) -> Answer<'_, Vec<Run>> {
         let mut call = self.shared.read("due_runs");
         match &after {
-            Some((at, run_id)) => call.arg(at.ms()).arg(run_id.as_str()),
+            Some((at, run_id)) => call.arg(at.ms()).arg(record::kept_name(run_id.as_str())),
             None => call.arg("-inf").arg(""),
         };
         call.arg(limit.min(read::MOST));

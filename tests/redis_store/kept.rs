@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::model::{AgentId, Run};
+use tenure::model::{AgentId, Run, RunId, Subject};
 use tenure::store::{ClaimRequest, PruneRequest, RedisOptions, RedisStore, Store};
 
 use super::{Named, block_on, redis_server, room};
@@ -12,6 +12,7 @@ use crate::room::runs;
 
 pub(super) const TESTS: &[Named] = &[
     ("own_p13_the_keys_are_back_to_what_they_were_when_runs_are_pruned", pruned),
+    ("own_p13_events_of_a_run_that_was_pruned_are_gone_though_others_of_their_entry_stay", events_pruned),
     ("own_i1_two_claims_that_are_answered_at_once_take_no_more_room_than_there_is", no_more_room),
     ("field_g16_the_clock_is_that_of_the_server", the_clock_is_that_of_the_server),
     ("a_server_that_forgot_the_scripts_is_given_them_again", forgot_the_scripts),
@@ -44,6 +45,46 @@ fn pruned() {
             after.keys().filter(|key| !before.contains_key(*key) && !left.contains(key)).collect();
         assert_eq!(more, Vec::<&String>::new());
         assert_eq!(store.check(false).await.unwrap(), Vec::<String>::new());
+    });
+}
+
+/// Events of one call are kept together: a part of them goes with its runs, the rest stays where it was.
+fn events_pruned() {
+    block_on(async {
+        let (store, options) = room::store().await;
+        let task = runs::task(&store, json!({ "overlap_policy": "allow_parallel" })).await;
+        let now = store.now().await.unwrap();
+        let names = ["a", "b", "c", "d", "e"].map(|name| RunId::new(name).unwrap());
+        let decisions = names.map(|name| runs::queued(&task, name, now, Duration::ZERO)).to_vec();
+        assert!(store.commit(decisions).await.unwrap().iter().all(Result::is_ok));
+        let all = store.events(Subject::All, 0, 100).await.unwrap();
+        let queued = &all[all.len() - 5..];
+        assert_eq!(store.events(Subject::All, queued[1].cursor, 100).await.unwrap(), queued[2..]);
+        assert_eq!(store.events(Subject::All, queued[1].cursor, 2).await.unwrap(), queued[2..4]);
+
+        let before = now.plus(Duration::from_secs(3600));
+        let prune = PruneRequest { before, keep: 0, limit: 1000 };
+        let claimed = store.claim(runs::claim(2)).await.unwrap();
+        let ended: Vec<RunId> = claimed.iter().map(|run| run.run_id.clone()).collect();
+        runs::finish(&store, claimed).await;
+        assert_eq!(store.prune(prune).await.unwrap().runs, 2);
+        let left: Vec<_> =
+            queued.iter().filter(|event| !ended.contains(event.run_id.as_ref().unwrap())).collect();
+        let kept = store.events(Subject::All, queued[0].cursor - 1, 100).await.unwrap();
+        assert_eq!(kept.iter().collect::<Vec<_>>(), left, "in their places, and no others");
+        assert_eq!(store.events(Subject::All, queued[0].cursor - 1, 1).await.unwrap(), kept[..1]);
+        let one = kept[1].run_id.clone().unwrap();
+        assert_eq!(store.events(Subject::Run(one), 0, 10).await.unwrap(), kept[1..2]);
+
+        let claimed = store.claim(runs::claim(3)).await.unwrap();
+        runs::finish(&store, claimed).await;
+        assert_eq!(store.prune(prune).await.unwrap().runs, 3);
+        assert_eq!(
+            room::ask(&options.url, &["XLEN", &format!("{}:events", room::prefix(&options))]),
+            "int(0)"
+        );
+        let faded = format!("{}:faded", room::prefix(&options));
+        assert_eq!(room::ask(&options.url, &["EXISTS", &faded]), "int(0)");
     });
 }
 

@@ -10,10 +10,8 @@ use tenure::store::{Page, PageRequest, RedisOptions, RedisStore, RunFilter, Stor
 use super::{Named, block_on, room};
 use crate::room::runs;
 
-pub(super) const TESTS: &[Named] = &[
-    ("a_few_runs_of_an_agent_or_a_session_are_on_one_page_whatever_there_is_besides", few_among_many),
-    ("lists_of_agents_and_sessions_are_made_of_what_an_older_version_kept", older),
-];
+pub(super) const TESTS: &[Named] =
+    &[("a_few_runs_of_an_agent_or_a_session_are_on_one_page_whatever_there_is_besides", few_among_many)];
 
 /// More than a page looks at.
 const OTHERS: usize = 21_000;
@@ -87,23 +85,5 @@ fn few_among_many() {
             queue(&store, &task, (0..1000).map(|_| RunId::generate())).await;
         }
         are_found(&store, &own).await;
-    });
-}
-
-fn older() {
-    block_on(async {
-        let (store, options) = room::store().await;
-        let own = rare(&store).await;
-        store.close().await.unwrap();
-        for key in room::keys(&options).await.keys().filter(|key| key.contains(":of_")) {
-            room::ask(&options.url, &["DEL", key]);
-        }
-        room::ask(&options.url, &["HSET", &format!("{}:meta", room::prefix(&options)), "schema", "1"]);
-        // Several may bring it up to date at once.
-        let open = || RedisStore::open(RedisOptions::clone(&options));
-        let (one, other) = tokio::join!(open(), open());
-        let (one, other) = (Arc::new(one.unwrap()), other.unwrap());
-        are_found(&one, &own).await;
-        are_found(&other, &own).await;
     });
 }

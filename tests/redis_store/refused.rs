@@ -11,6 +11,7 @@ pub(super) const TESTS: &[Named] = &[
     ("a_password_that_is_wrong_is_refused_and_not_shown", wrong_password),
     ("a_server_that_evicts_keys_is_refused", evicts),
     ("keys_of_a_newer_version_are_refused_by_their_number", newer),
+    ("keys_of_a_version_before_the_first_release_are_refused_by_their_number", older),
     ("a_full_server_refuses_writes_and_answers_reads", full),
 ];
 
@@ -60,6 +61,17 @@ fn newer() {
         let (kind, message) = refused(options).await;
         assert_eq!(kind, RefusedKind::NewerSchema);
         assert!(message.contains("version 7"), "{message}");
+    });
+}
+
+fn older() {
+    block_on(async {
+        let (store, options) = room::store().await;
+        store.close().await.unwrap();
+        room::ask(&options.url, &["HSET", &format!("{}:meta", room::prefix(&options)), "schema", "1"]);
+        let (kind, message) = refused(options).await;
+        assert_eq!(kind, RefusedKind::NotSupported);
+        assert!(message.contains("version 1"), "{message}");
     });
 }
 

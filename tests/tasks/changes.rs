@@ -51,7 +51,8 @@ async fn a_pause_is_not_undone_by_who_declares_the_task_at_the_same_moment() {
             yield_now().await;
             near.pause_task(&spec.task_id).await
         });
-        (declared.unwrap(), paused.unwrap());
+        declared.unwrap();
+        paused.unwrap();
         let (stored, _) = near.task(&spec.task_id).await.unwrap();
         assert_eq!((stored.spec.priority, stored.spec.enabled), (priority, false));
         near.resume_task(&spec.task_id).await.unwrap();

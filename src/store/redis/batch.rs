@@ -8,7 +8,7 @@ use super::fault::{Fault, Step};
 use super::link::Shared;
 use super::message::Message;
 use super::writer::{Asked, Reply};
-use crate::store::{Decision, Refusal, RunWrite};
+use crate::store::{Decision, Refusal};
 
 /// Beyond so many decisions or bytes the next call of a script begins: the server does nothing else during one.
 const MOST_DECISIONS: usize = 500;
@@ -26,7 +26,7 @@ pub(super) struct Commits {
 struct Grant {
     group: usize,
     request: usize,
-    write: RunWrite,
+    decision: Decision,
 }
 
 impl Commits {
@@ -47,10 +47,10 @@ impl Commits {
             Ok(list) => list.next().and_then(|value| answer::verdict(value, decision)),
             Err(fault) => Err(fault.clone()),
         };
-        for Grant { group, request, write } in self.grants {
-            let verdict = next(&Decision::from(write.clone()));
+        for Grant { group, request, decision } in self.grants {
+            let verdict = next(&decision);
             if let Some(group) = groups.get_mut(group) {
-                group.granted(request, write, verdict);
+                group.granted(request, decision, verdict);
             }
         }
         for (decisions, reply) in self.calls {
@@ -91,10 +91,10 @@ impl<'a> Batch<'a> {
 
     /// The grants of a group, before what was asked since.
     pub(super) fn grants(&mut self, number: usize, group: &mut Group) {
-        for (request, write) in group.grants() {
-            match self.message.add(&Decision::from(write.clone()), true) {
-                Ok(()) => self.commits.grants.push(Grant { group: number, request, write }),
-                Err(fault) => group.granted(request, write, Err(fault)),
+        for (request, decision) in group.grants() {
+            match self.message.add(&decision, true) {
+                Ok(()) => self.commits.grants.push(Grant { group: number, request, decision }),
+                Err(fault) => group.granted(request, decision, Err(fault)),
             }
         }
     }

@@ -6,7 +6,7 @@ use super::fault::{Fault, Step};
 use super::writer::Reply;
 use crate::model::{AgentId, Place, Run, Timestamp};
 use crate::rules::{self, Moment};
-use crate::store::{ClaimRequest, Refusal, RunWrite};
+use crate::store::{ClaimRequest, Decision, Refusal};
 
 /// The most runs that are named at once: the server does nothing else meanwhile.
 const MOST_NAMED: usize = 1000;
@@ -118,7 +118,7 @@ impl Group {
     }
 
     /// The grants that go now, each with the request that it is for.
-    pub(super) fn grants(&mut self) -> Vec<(usize, RunWrite)> {
+    pub(super) fn grants(&mut self) -> Vec<(usize, Decision)> {
         if !matches!(self.stage, Stage::Grant(_)) {
             return Vec::new();
         }
@@ -133,7 +133,7 @@ impl Group {
             let moment = Moment { now: picked.now, stamp: request.nonce };
             // Who does not wait is not named.
             if let Ok(write) = rules::claim(run, request.instance, request.nonce, request.lease, moment) {
-                writes.push((n, write));
+                writes.push((n, Decision::from(write)));
             }
         }
         if !writes.is_empty() {
@@ -144,14 +144,14 @@ impl Group {
     }
 
     /// What became of a grant.
-    pub(super) fn granted(&mut self, request: usize, write: RunWrite, verdict: Step<Result<(), Refusal>>) {
+    pub(super) fn granted(&mut self, request: usize, decision: Decision, verdict: Step<Result<(), Refusal>>) {
         let Some(open) = self.requests.get_mut(request) else { return };
         match verdict {
-            Ok(Ok(())) => {
+            Ok(Ok(())) => open.granted.extend(decision.runs.into_iter().map(|write| {
                 let mut run = write.run;
                 run.place = Place::Nowhere;
-                open.granted.push(run);
-            }
+                run
+            })),
             // Somebody else was quicker, or it cannot be had any more: others may be.
             Ok(Err(_)) => {
                 if let Stage::Granting { again } = &mut self.stage {

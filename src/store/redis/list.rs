@@ -4,7 +4,7 @@ use redis::Cmd;
 
 use super::bytes::Put;
 use super::fault::Step;
-use super::read::{self, Entry, Looked, MOST};
+use super::read::{self, Entry, Looked, MOST, Told};
 use super::{RedisStore, record, task};
 use crate::model::{AgentId, Event, Occurrence, Run, ScheduleState, Subject, Task, TaskId, Timestamp};
 use crate::store::pager::{Pager, cursor};
@@ -175,19 +175,16 @@ pub(super) async fn events(
     while found.len() < limit {
         let most = (limit - found.len()).min(MOST);
         let call = of_subject(store, &subject, after, most);
-        let page = step!(store.ask(call, read::events).await?);
-        let full = page.len() == most;
+        let Told { events, at, done } = step!(store.ask(call, read::events).await?);
         if let Subject::Task(_) = subject {
-            found.extend(page.into_iter().filter(|event| event.sequence > after).take(limit));
+            found.extend(events.into_iter().filter(|event| event.sequence > after).take(limit));
             break;
         }
-        if let Some(last) = page.last() {
-            after = if subject == Subject::All { last.cursor } else { last.sequence };
-        }
-        found.extend(page);
-        if !full {
+        found.extend(events);
+        if done {
             break;
         }
+        after = at;
     }
     Ok(Ok(found))
 }

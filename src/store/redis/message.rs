@@ -8,12 +8,37 @@ use super::fault::Step;
 use super::record;
 use super::spec::Kept;
 use super::task;
-use crate::model::{Occurrence, Timestamp};
+use crate::model::Occurrence;
 use crate::store::{Decision, Expect, RunWrite, ScheduleWrite, TaskChange, TaskWrite};
+
+/// Before the write of a run that is a decision by itself.
+const ALONE: u8 = 1;
+
+/// What a write of a run has.
+mod with {
+    pub(super) const ABSENT: u8 = 1;
+    pub(super) const TOKEN: u8 = 2;
+    pub(super) const GRANT: u8 = 4;
+    pub(super) const END: u8 = 8;
+    pub(super) const RESULT: u8 = 16;
+    pub(super) const ATTEMPT: u8 = 32;
+    pub(super) const UNRENEWED: u8 = 64;
+    pub(super) const KEY: u8 = 128;
+}
+
+/// A place in a message.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    names: usize,
+    arguments: usize,
+    decisions: usize,
+}
 
 /// Decisions of one call in the making.
 #[derive(Debug, Default)]
 pub(super) struct Message {
+    /// The names of the runs that decisions are about, in order: the script looks for all of them at once.
+    names: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
     specs: HashMap<Vec<u8>, usize>,
     in_order: Vec<(u64, Vec<u8>)>,
@@ -32,45 +57,53 @@ impl Message {
         for (digest, text) in &self.in_order {
             command.arg(&digest.to_be_bytes()[..]).arg(&text[..]);
         }
-        command.arg(self.decisions);
-        for argument in &self.arguments {
+        command.arg(self.decisions).arg(self.names.len());
+        for argument in self.names.iter().chain(&self.arguments) {
             command.arg(&argument[..]);
         }
     }
 
     /// Where the message ends now.
-    pub(super) fn mark(&self) -> (usize, usize) {
-        (self.arguments.len(), self.decisions)
+    pub(super) fn mark(&self) -> Mark {
+        Mark { names: self.names.len(), arguments: self.arguments.len(), decisions: self.decisions }
     }
 
     /// Takes back what was added since.
-    pub(super) fn back_to(&mut self, (arguments, decisions): (usize, usize)) {
-        self.arguments.truncate(arguments);
-        self.decisions = decisions;
+    pub(super) fn back_to(&mut self, mark: Mark) {
+        self.names.truncate(mark.names);
+        self.arguments.truncate(mark.arguments);
+        self.decisions = mark.decisions;
     }
 
     /// Adds a decision. A grant is made only if the run can still be had.
     pub(super) fn add(&mut self, decision: &Decision, grant: bool) -> Step<()> {
-        let count = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
-        let mut head = Put::default();
-        head.u8(u8::from(decision.task.is_some())).u8(u8::from(decision.schedule.is_some()));
-        head.u32(count(decision.runs.len())).u32(count(decision.lanes.len()));
-        head.u32(count(decision.occurrences.len())).u32(count(decision.forget.len()));
-        let begun = self.arguments.len();
-        self.arguments.push(head.0);
-        let added = self.add_parts(decision, grant);
+        let begun = self.mark();
+        let added = match decision {
+            Decision { task: None, schedule: None, runs, lanes, occurrences, forget }
+                if lanes.is_empty() && occurrences.is_empty() && forget.is_empty() && runs.len() == 1 =>
+            {
+                self.add_run(&runs[0], grant, Some(ALONE))
+            }
+            _ => self.add_parts(decision, grant),
+        };
         match &added {
             // Nothing of it is sent.
-            Err(_) => self.arguments.truncate(begun),
+            Err(_) => self.back_to(begun),
             Ok(()) => {
                 self.decisions += 1;
-                self.bytes += self.arguments[begun..].iter().map(Vec::len).sum::<usize>();
+                self.bytes += self.arguments[begun.arguments..].iter().map(Vec::len).sum::<usize>();
             }
         }
         added
     }
 
     fn add_parts(&mut self, decision: &Decision, grant: bool) -> Step<()> {
+        let count = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
+        let mut head = Put::default();
+        head.u8(0).u8(u8::from(decision.task.is_some())).u8(u8::from(decision.schedule.is_some()));
+        head.u32(count(decision.runs.len())).u32(count(decision.lanes.len()));
+        head.u32(count(decision.occurrences.len())).u32(count(decision.forget.len()));
+        self.arguments.push(head.0);
         if let Some(write) = &decision.task {
             self.add_task(write)?;
         }
@@ -79,7 +112,7 @@ impl Message {
             self.arguments.extend([state.task_id.as_str().into(), optional(*expect), record]);
         }
         for write in &decision.runs {
-            self.add_run(write, grant)?;
+            self.add_run(write, grant, None)?;
         }
         for lane in &decision.lanes {
             self.arguments.extend([lane.name.as_bytes().to_vec(), lane.version.to_string().into()]);
@@ -87,7 +120,7 @@ impl Message {
         for occurrence in &decision.occurrences {
             self.add_occurrence(occurrence)?;
         }
-        self.arguments.extend(decision.forget.iter().map(|run_id| record::kept_name(run_id.as_str())));
+        self.names.extend(decision.forget.iter().map(|run_id| record::kept_name(run_id.as_str())));
         Ok(())
     }
 
@@ -105,37 +138,49 @@ impl Message {
         Ok(())
     }
 
-    fn add_run(&mut self, write: &RunWrite, grant: bool) -> Step<()> {
+    /// One argument: what is expected, the run, what only some writes have, and what is told of it.
+    fn add_run(&mut self, write: &RunWrite, grant: bool, alone: Option<u8>) -> Step<()> {
         let run = &write.run;
-        let (kind, version, token, unrenewed, spec_at) = match write.expect {
-            Expect::Absent => (0, 0, None, None, self.spec(write)?),
-            Expect::At { version, token, unrenewed } => (1, version, token, unrenewed, 0),
-        };
-        let alarm = record::alarm(run);
-        let flags = record::flags(run, alarm);
         let ended = run.status.is_terminal().then(|| run.finished_at.unwrap_or(run.spec.queued_at));
-        let key = run.spec.idempotency.as_ref();
-        let told = u8::try_from(write.events.len());
-        let told = told.map_err(|_| super::fault::invalid("more than 255 events of one write"))?;
-        let mut head = Put::default();
-        head.u8(kind).u8(u8::from(token.is_some())).u8(u8::from(unrenewed.is_some()));
-        head.u8(u8::from(grant)).u8(u8::from(ended.is_some())).u16(spec_at);
-        head.u32(write.attempt.as_ref().map_or(0, |attempt| attempt.number)).u8(told);
-        head.u64(version).u64(token.map_or(0, |token| token.fence)).u64(token.map_or(0, |token| token.nonce));
-        head.i64(unrenewed.map_or(0, Timestamp::ms)).u64(key.map_or(0, |key| key.digest));
-        head.i64(ended.map_or(0, Timestamp::ms));
-        let mut front = Put::default();
-        front.u8(run.status.number()).u8(flags).u8(0).u8(0).u64(run.version).u64(run.stamp).u64(run.fence);
-        front.i64(run.due_at.ms()).i64(alarm.map_or(0, Timestamp::ms));
-        let name = run.run_id.as_str();
-        self.arguments.extend([head.0, front.0, name.into(), record::kept_name(name)]);
-        self.arguments.extend([record::lease(run), record::own(run)?]);
-        self.arguments.extend(key.map(|key| record::key_field(run.spec.task_id.as_str(), &key.key)));
-        self.arguments.extend(run.result.as_ref().map(record::result));
-        if let Some(attempt) = write.attempt.as_ref().filter(|attempt| attempt.number > 0) {
-            self.arguments.push(record::attempt(attempt)?);
+        let attempt = write.attempt.as_ref().filter(|attempt| attempt.number > 0);
+        let mut bits = if grant { with::GRANT } else { 0 };
+        let mut put = Put(Vec::with_capacity(512));
+        put.raw(alone.as_slice());
+        let bits_at = put.0.len();
+        bits |= expected(put.u8(0), write.expect);
+        put.text32(&record::run(run)?);
+        match write.expect {
+            Expect::Absent => {
+                put.u16(self.spec(write)?);
+                if let Some(key) = &run.spec.idempotency {
+                    bits |= with::KEY;
+                    put.u64(key.digest).text32(&record::key_field(run.spec.task_id.as_str(), &key.key));
+                }
+            }
+            Expect::At { unrenewed: Some(expires_at), .. } => {
+                bits |= with::UNRENEWED;
+                put.i64(expires_at.ms());
+            }
+            Expect::At { unrenewed: None, .. } => {}
         }
-        self.arguments.extend(write.events.iter().map(record::event));
+        if let Some(ended) = ended {
+            bits |= with::END;
+            put.i64(ended.ms());
+        }
+        if let Some(result) = &run.result {
+            bits |= with::RESULT;
+            put.text32(&record::result(result));
+        }
+        if let Some(attempt) = attempt {
+            bits |= with::ATTEMPT;
+            put.u32(attempt.number).text32(&record::attempt(attempt)?);
+        }
+        for event in &write.events {
+            put.text32(&record::event(event));
+        }
+        put.0[bits_at] = bits;
+        self.names.push(record::kept_name(run.run_id.as_str()));
+        self.arguments.push(put.0);
         Ok(())
     }
 
@@ -158,6 +203,24 @@ impl Message {
         let record = task::json(occurrence)?;
         self.arguments.extend([occurrence.task_id.as_str().into(), due.0, recorded.into(), record]);
         Ok(())
+    }
+}
+
+/// The version that is expected, and the token behind it, as they follow each other in a record.
+fn expected(put: &mut Put, expect: Expect) -> u8 {
+    match expect {
+        Expect::Absent => {
+            put.u8(0);
+            with::ABSENT
+        }
+        Expect::At { version, token: None, .. } => {
+            put.u8(8).u64(version);
+            0
+        }
+        Expect::At { version, token: Some(token), .. } => {
+            put.u8(24).u64(version).u64(token.fence).u64(token.nonce);
+            with::TOKEN
+        }
     }
 }
 

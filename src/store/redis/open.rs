@@ -8,7 +8,8 @@ use super::fault::{Fault, Step, invalid};
 use super::link::{self, Shared};
 use crate::store::{RefusedKind, tls};
 
-/// The version of the keys and records. A change of it is a new number, and a step from the one before.
+/// The version of the keys and records. A change of it is a new number, and a step from the one before. Before 2 nothing
+/// was released: there is no step from it.
 const SCHEMA: u64 = 2;
 
 /// The oldest server: before it, scripts could not say that they only read.
@@ -80,12 +81,13 @@ pub(super) async fn look(client: Client, options: RedisOptions) -> Step<Shared> 
     let made: Option<u64> = open.query_async(&mut conn).await.map_err(|error| Fault::of(&error, false))?;
     match made {
         None | Some(SCHEMA) => Ok(shared),
-        Some(1) => {
-            let mut step = shared.write("to_schema_2");
-            step.arg("");
-            step.exec_async(&mut conn).await.map_err(|error| Fault::of(&error, false))?;
-            Ok(shared)
-        }
+        Some(older) if older < SCHEMA => Err(Fault::Refused(
+            RefusedKind::NotSupported,
+            format!(
+                "its keys have schema version {older}, this program reads version {SCHEMA} alone; \
+                 use another namespace, or the version of the program that made them"
+            ),
+        )),
         Some(other) => Err(Fault::Refused(
             RefusedKind::NewerSchema,
             format!(

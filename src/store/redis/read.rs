@@ -87,10 +87,17 @@ pub(super) fn attempts(value: Value, run_id: &RunId) -> Step<Vec<Attempt>> {
     Ok(found)
 }
 
-/// Events with their cursors.
-pub(super) fn events(value: Value, commons: &mut Commons) -> Step<Vec<Event>> {
+/// Events of one answer of a listing, how far was looked, and whether that was all.
+pub(super) struct Told {
+    pub(super) events: Vec<Event>,
+    pub(super) at: u64,
+    pub(super) done: bool,
+}
+
+pub(super) fn events(value: Value, commons: &mut Commons) -> Step<Told> {
     let mut list = List::of(value)?;
     let (mut told, mut runs) = (list.list()?, list.list()?);
+    let (at, done) = (list.number()?, list.number::<u8>()? == 1);
     let (mut records, of_runs) = (runs.list()?, runs.list()?);
     let of_runs = commons.of(of_runs)?;
     let mut known = foldhash::HashMap::default();
@@ -109,34 +116,29 @@ pub(super) fn events(value: Value, commons: &mut Commons) -> Step<Vec<Event>> {
         });
         known.insert(rid, whose);
     }
-    let mut found = Vec::with_capacity(told.len() / 2);
+    let mut events = Vec::with_capacity(told.len() / 3);
     while !told.is_empty() {
-        let (cursor, value) = (told.number()?, told.bytes()?);
-        let mut get = Get(&value);
-        let event = match get.u8()? {
-            b'r' => match known.get(get.take(6)?) {
-                Some(Ok(whose)) => record::read_event(cursor, whose, get.0),
-                Some(Err(fault)) => Err(fault.clone()),
-                None => Err(unreadable("its run is gone")),
-            },
-            _ => {
-                let (task, agent) = (get.id()?, get.id()?);
-                record::read_event(cursor, &of_task(task, agent)?, get.0)
-            }
+        let (cursor, who, what) = (told.number()?, told.bytes()?, told.bytes()?);
+        let event = match known.get(&who) {
+            Some(Ok(whose)) => record::read_event(cursor, whose, &what),
+            Some(Err(fault)) => Err(fault.clone()),
+            None => of_task(&what).and_then(|(whose, told)| record::read_event(cursor, &whose, told)),
         };
         match event {
-            Ok(event) => found.push(event),
+            Ok(event) => events.push(event),
             Err(Fault::Unreadable(why)) => tracing::error!(cursor, why, "an event cannot be read"),
             Err(fault) => return Err(fault),
         }
     }
-    Ok(found)
+    Ok(Told { events, at, done })
 }
 
-fn of_task(task: &str, agent: &str) -> Step<Whose> {
-    let task_id = TaskId::new(task).map_err(|odd| unreadable(odd.to_string()))?;
-    let agent_id = AgentId::new(agent).map_err(|odd| unreadable(odd.to_string()))?;
-    Ok(Whose { agent_id, task_id, run_id: None, session_id: None, occurrence: None })
+/// An event of a task says itself whose it is.
+fn of_task(event: &[u8]) -> Step<(Whose, &[u8])> {
+    let mut get = Get(event);
+    let task_id = TaskId::new(get.id()?).map_err(|odd| unreadable(odd.to_string()))?;
+    let agent_id = AgentId::new(get.id()?).map_err(|odd| unreadable(odd.to_string()))?;
+    Ok((Whose { agent_id, task_id, run_id: None, session_id: None, occurrence: None }, get.0))
 }
 
 pub(super) fn lane(value: Value) -> Step<LaneView> {

@@ -1,7 +1,8 @@
 //! A run as a record of bytes, and back.
 //!
-//! In front is what scripts look at, at places that never move; behind it what is only carried. Where the run waits
-//! and the cursors of its events are the scripts' own.
+//! What scripts look at is at places that never move; behind it is what is only carried. Where the run waits, its
+//! specification and how many events it has stand before it, the cursors of the events behind it: these are the
+//! scripts' own, so that they put a write between the two as it is.
 
 use std::sync::Arc;
 
@@ -92,7 +93,7 @@ pub(super) fn key_field(task_id: &str, key: &str) -> Vec<u8> {
 }
 
 /// The flags of a run.
-pub(super) fn flags(run: &Run, alarm: Option<Timestamp>) -> u8 {
+fn flags(run: &Run, alarm: Option<Timestamp>) -> u8 {
     let bit = |is: bool, bit: u8| if is { bit } else { 0 };
     bit(run.lease.is_some(), flag::LEASED)
         | bit(run.spec.trigger == Trigger::Schedule, flag::BY_SCHEDULE)
@@ -104,21 +105,29 @@ pub(super) fn flags(run: &Run, alarm: Option<Timestamp>) -> u8 {
 }
 
 /// When somebody has to look at a run for another reason than its lease: the scripts know of that themselves.
-pub(super) fn alarm(run: &Run) -> Option<Timestamp> {
-    rules::wake_at(&Run { lease: None, ..run.clone() })
+fn alarm(run: &Run) -> Option<Timestamp> {
+    rules::wake_at_of(run, None)
 }
 
-pub(super) fn lease(run: &Run) -> Vec<u8> {
+/// A run as it is written: what scripts look at, its lease, what is its own.
+pub(super) fn run(run: &Run) -> Step<Vec<u8>> {
+    let alarm = alarm(run);
     let mut put = Put::default();
+    put.u8(run.status.number())
+        .u8(flags(run, alarm))
+        .i64(run.due_at.ms())
+        .i64(alarm.map_or(0, Timestamp::ms));
+    put.u64(run.stamp).u64(run.version).u64(run.fence);
     if let Some(lease) = run.lease {
         put.u64(lease.nonce).i64(lease.expires_at.ms()).i64(lease.heartbeat_at.ms());
         put.raw(&lease.owner.bits().to_be_bytes());
     }
-    put.0
+    put.raw(&own(run)?);
+    Ok(put.0)
 }
 
 /// What is a run's own.
-pub(super) fn own(run: &Run) -> Step<Vec<u8>> {
+fn own(run: &Run) -> Step<Vec<u8>> {
     let (spec, base) = (&run.spec, run.spec.queued_at.ms());
     let key = spec.idempotency.as_ref().map(|own| key_field(spec.task_id.as_str(), &own.key));
     let mut put = Put::default();
@@ -284,11 +293,11 @@ pub(super) struct Record<'a> {
 impl<'a> Record<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Step<Self> {
         let mut get = Get(bytes);
-        let (number, flags, place, lane) = (get.u8()?, get.u8()?, get.u8()?, get.u8()?);
-        let (version, stamp, fence) = (get.u64()?, get.u64()?, get.u64()?);
-        let (due_at, _) = (get.i64()?, get.i64()?);
-        let sid = get.take(9)?;
+        let (place, lane, sid) = (get.u8()?, get.u8()?, get.take(9)?);
         let events = usize::from(get.u8()?) << 16 | usize::from(get.u16()?);
+        let (number, flags) = (get.u8()?, get.u8()?);
+        let (due_at, _) = (get.i64()?, get.i64()?);
+        let (stamp, version, fence) = (get.u64()?, get.u64()?, get.u64()?);
         let lease = if flags & flag::LEASED == 0 {
             None
         } else {
@@ -298,9 +307,11 @@ impl<'a> Record<'a> {
                 (Timestamp::from_ms(expires_at), Timestamp::from_ms(heartbeat_at));
             Some(Lease { owner, nonce, expires_at, heartbeat_at })
         };
-        get.take(6 * events)?;
+        // The cursors of its events are behind everything else.
+        let own = get.0.len().checked_sub(6 * events).ok_or_else(|| unreadable("it is cut off"))?;
+        let own = get.take(own)?;
         let status = status(number)?;
-        Ok(Self { status, sid, flags, place, lane, version, stamp, fence, due_at, lease, own: get.0 })
+        Ok(Self { status, sid, flags, place, lane, version, stamp, fence, due_at, lease, own })
     }
 
     pub(super) fn own(&self) -> Step<Own> {

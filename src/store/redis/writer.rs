@@ -340,11 +340,13 @@ fn join(hint: &mut Hint, other: Hint) {
 
 fn renew(mut cmd: Cmd, request: &RenewRequest) -> Cmd {
     cmd.arg("").arg(request.lease.as_millis().to_string()).arg(request.leases.len());
-    for (run_id, token) in &request.leases {
-        let mut put = super::bytes::Put::default();
-        put.u64(token.fence).u64(token.nonce).text16(run_id.as_str().as_bytes());
-        put.text16(&super::record::kept_name(run_id.as_str()));
-        cmd.arg(&put.0[..]);
+    let mut tokens = super::bytes::Put::default();
+    for (_, token) in &request.leases {
+        tokens.u64(token.fence).u64(token.nonce);
+    }
+    cmd.arg(&tokens.0[..]);
+    for (run_id, _) in &request.leases {
+        cmd.arg(super::record::kept_name(run_id.as_str()));
     }
     cmd
 }

@@ -38,7 +38,7 @@ local function fresh_index()
       local own = r.spec.task .. '\0' .. r.status
       f.counts[tostring(r.status)] = (f.counts[tostring(r.status)] or 0) + 1
       f.counts[own] = (f.counts[own] or 0) + 1
-      f.uses[r.sid] = (f.uses[r.sid] or 0) + 1
+      f.uses[r.spec.sid] = (f.uses[r.spec.sid] or 0) + 1
       if r.status == CLAIMED_STATUS then f.claimed[rid] = true end
     end
   end
@@ -53,7 +53,7 @@ end
 
 local function add_lanes(f)
   for _, r in ipairs(f.runs) do
-    local is = stance(r.status, r.flags)
+    local is = stance(r.spec, r.status, r.flags)
     for _, own in ipairs(r.spec.lanes) do
       if is > 0 then
         local lane = lane_in(f, own.name)
@@ -76,7 +76,7 @@ local function add_places(f, found)
       found[#found + 1] = 'a run with status ' .. r.status .. ' is in place ' .. r.place
     end
     if r.place == IS_READY then f.ready[in_order(r)] = 0 end
-    if r.place == IS_FUTURE then f.future[r.rid] = num(due_of(r)) end
+    if r.place == IS_FUTURE then f.future[r.rid] = num(r.text, r.at + 3) end
     if r.place == IS_PAUSED then f.paused[r.spec.task .. '\0' .. r.rid] = 0 end
   end
 end
@@ -137,9 +137,9 @@ local function repair(f)
   LANE, RUN = {}, {}
   for _, r in ipairs(f.runs) do RUN[r.rid] = r end
   for _, r in ipairs(f.runs) do
-    account(r, 0, stance(r.status, r.flags))
-    count(r.spec.task, r.status, 1)
-    USED[r.sid] = (USED[r.sid] or 0) + 1
+    account(r, 0, stance(r.spec, r.status, r.flags))
+    count(r.spec, r.status, 1)
+    r.spec.used = r.spec.used + 1
     if r.status == CLAIMED_STATUS then CLAIMED_IS[r.rid] = true end
   end
   for _, r in ipairs(f.runs) do
@@ -152,10 +152,10 @@ end
 function write.check()
   local f, found = fresh_index(), {}
   for _, r in ipairs(f.runs) do
-    local name = name_of((cut('>I2c0', r.own)))
+    local kept_name = cut('>I2c0', r.text, own_at(r))
     local at = wakes_at(r)
-    if at then f.wake[name .. '\0' .. r.rid] = at end
-    if TERMINAL[r.status] then f.ended[r.rid] = tonumber(call('ZSCORE', ENDED, r.rid) or num(due_of(r))) end
+    if at then f.wake[kept_name .. r.rid] = at end
+    if TERMINAL[r.status] then f.ended[r.rid] = tonumber(call('ZSCORE', ENDED, r.rid) or num(r.text, r.at + 3)) end
   end
   add_lanes(f)
   add_places(f, found)

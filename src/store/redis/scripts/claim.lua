@@ -21,17 +21,19 @@ end
 
 -- The ready runs of these agents that come first.
 local function first_ready(agents, most)
-  local found, rids = {}, {}
+  local several, found, rids, behind_agent = next(agents, next(agents)), {}, {}, {}
   flush_ready()
   for agent in pairs(agents) do
     local page = call('ZRANGEBYLEX', READY, '[' .. agent .. '\0', '(' .. agent .. '\1', 'LIMIT', 0, most)
     for _, member in ipairs(page) do
-      found[#found + 1] = { member, sub(member, #agent + 2) }
-      rids[#rids + 1] = sub(member, -6)
+      found[#found + 1], rids[#rids + 1] = member, sub(member, -6)
+      if several then behind_agent[member] = #agent + 2 end
     end
   end
   load_runs(rids)
-  if next(agents, next(agents)) then table.sort(found, function(a, b) return before(a[2], b[2]) end) end
+  if several then
+    table.sort(found, function(a, b) return before(sub(a, behind_agent[a]), sub(b, behind_agent[b])) end)
+  end
   return found
 end
 
@@ -56,14 +58,14 @@ function write.pick(sender)
     again = false
     for _, candidate in ipairs(first_ready(agents, math.max(64, limit))) do
       if #picked == limit or in_vain == PAGE then break end
-      local rid = sub(candidate[1], -6)
+      local rid = sub(candidate, -6)
       local r = not taken[rid] and load_run(rid)
       local place, lane
       if r then place, lane = obstacle(r) end
       if taken[rid] then
         -- It is named already.
       elseif not r then
-        READY_IS[candidate[1]] = false
+        READY_IS[candidate] = false
         in_vain, again = in_vain + 1, true
       elseif place then
         move_to(r, place, lane)
@@ -74,15 +76,17 @@ function write.pick(sender)
         again = nil
         break
       else
-        picked[#picked + 1], taken[rid] = rid, true
-        for _, own in ipairs(r.spec.lanes) do leaves_others = leaves_others or lane_of(own.name).waiting > 0 end
-        if not TAKES[r.status] then
-          for _, own in ipairs(r.spec.lanes) do besides[own.name] = (besides[own.name] or 0) + 1 end
+        picked[#picked + 1], taken[rid] = r, true
+        for _, own in ipairs(r.spec.lanes) do
+          leaves_others = leaves_others or lane_of(own.name).waiting > 0
+          if not TAKES[r.status] then besides[own.name] = (besides[own.name] or 0) + 1 end
         end
       end
     end
   end
-  return { flush(sender), answer_runs(picked), (again == nil or leaves_others) and 1 or 0, digits(now) }
+  local answer, seen = { {}, {} }, {}
+  for _, r in ipairs(picked) do add_run(answer, seen, r.rid, r.changed and encode(r) or r.record) end
+  return { flush(sender), answer, (again == nil or leaves_others) and 1 or 0, digits(now) }
 end
 
 -- What a request was granted and is still merely claimed.
@@ -90,7 +94,7 @@ function write.granted()
   local owner, nonce, rids = take(), take(), {}
   for _, rid in ipairs(call('SMEMBERS', CLAIMED)) do
     local r = load_run(rid)
-    if r and r.status == CLAIMED_STATUS and sub(r.lease, 25) == owner and nonce_of(r) == nonce then
+    if r and r.status == CLAIMED_STATUS and r.leased and nonce_of(r) == nonce and sub(r.text, r.at + 67, r.at + 82) == owner then
       rids[#rids + 1] = rid
     end
   end
@@ -100,38 +104,30 @@ end
 -- Renews leases: 0 it stands, 1 it is fenced, 2 there is no such run. No version rises, nothing is told, and of a
 -- record only the lease is looked at and changed.
 function write.renew()
-  local until_then, heard, answers, leases, names, rids = now + tonumber(take()), bytes(now), {}, {}, {}, {}
-  local rid_of = {}
-  for i = 1, tonumber(take()) do
-    local lease = {}
-    lease.fence, lease.nonce, lease.name, lease.kept = cut('>c8c8I2c0I2c0', take())
-    leases[i], names[i] = lease, lease.kept
-  end
-  all_of(IDS, names, function(name, rid)
-    rid_of[name] = rid
-    if rid then rids[#rids + 1] = rid end
-  end)
-  local record_of, changed = {}, {}
-  all_of(RUNS, rids, function(rid, record) record_of[rid] = record end)
-  for i, lease in ipairs(leases) do
-    local rid = rid_of[lease.kept]
-    local record = rid and record_of[rid]
-    if not record or #record < 56 then
+  local until_then, heard, answers = now + tonumber(take()), bytes(now), {}
+  local count, tokens = tonumber(take()), take()
+  local names_at, record_of, changed = arg_at, {}, {}
+  local rids = all_of(IDS, ARGV, names_at + 1, names_at + count)
+  for i = 1, count do rids[i] = rids[i] or '' end
+  for i, record in ipairs(all_of(RUNS, rids)) do record_of[rids[i]] = record end
+  for i = 1, count do
+    local rid = rids[i]
+    local record = record_of[rid]
+    if not record or #record < LEAST then
       answers[i] = { 2 }
     else
-      local status, flags, _, _, _, _, fence, _, alarm, _, _, nonce, expires = cut('>BBBBc8c8c8c8c8c9I3c8c8',
-        has(byte(record, 2), LEASED) and record or record .. record)
-      if not HELD[status] or not has(flags, LEASED) or nonce ~= lease.nonce or fence ~= lease.fence then
-        answers[i] = { 1, fence, status }
+      local status, flags = byte(record, 15, 16)
+      if not HELD[status] or not has(flags, LEASED) or sub(record, 49, 64) ~= sub(tokens, 16 * i - 15, 16 * i) then
+        answers[i] = { 1, sub(record, 49, 56), status }
       else
-        local at = num(expires)
+        local at, expires = num(record, 65), sub(record, 65, 72)
         if until_then > at then at, expires = until_then, bytes(until_then) end
         record = sub(record, 1, 64) .. expires .. heard .. sub(record, 81)
         record_of[rid], changed[rid] = record, record
-        if has(flags, HAS_ALARM) then at = math.min(at, num(alarm)) end
-        WAKE_AT[lease.name .. '\0' .. rid] = at
+        if has(flags, HAS_ALARM) then at = math.min(at, num(record, 25)) end
+        WAKE_AT[ARGV[names_at + i] .. rid] = at
         local r = has(flags, WITH_CANCEL) and parse(rid, record)
-        answers[i] = { 0, expires, r and r.own or false }
+        answers[i] = { 0, expires, r and sub(r.text, own_at(r), r.last) or false }
       end
     end
   end

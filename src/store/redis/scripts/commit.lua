@@ -2,32 +2,67 @@
 
 local NONE = {}
 
--- In front what every write has, at places that never move; behind it what only some have.
-local function read_run_write()
-  local head, front = take(), take()
-  local w = { head = head, front = front, name = take(), kept = take(), lease = take(), own = take(), events = NONE }
-  local kind, has_token, has_unrenewed, guard, has_end = byte(head, 1, 5)
-  w.status, w.flags = byte(front, 1, 2)
-  w.absent, w.token, w.unrenewed, w.guard, w.ends = kind == 0, has_token == 1, has_unrenewed == 1, guard == 1, has_end == 1
-  w.spec_at, w.attempt = cut('>I2I4', head, 6)
-  if has(w.flags, WITH_KEY) then w.key = take() end
-  if has(w.flags, HAS_RESULT) then w.result = take() end
-  if w.attempt > 0 then w.attempt_frame = take() end
-  local events = byte(head, 12)
-  if events > 0 then w.events = {} end
-  for i = 1, events do w.events[i] = take() end
+-- The names of all runs that decisions are about, as arguments one behind the other, and the runs of these names as
+-- they were found. What this script has made or removed since is known besides.
+local names_at, NUMBERS, RECORDS, NUMBER = 0, {}, {}, {}
+local function kept_of(name)
+  return ARGV[names_at + name]
+end
+local function stored_of(name)
+  local rid = NUMBER[ARGV[names_at + name]]
+  if rid == nil then rid = NUMBERS[name] end
+  if not rid then return false end
+  local r = RUN[rid]
+  if r == nil then
+    r = RECORDS[name] and parse(rid, RECORDS[name])
+    RUN[rid] = r
+  end
+  return r, not r
+end
+local function load_named(count)
+  names_at = arg_at
+  arg_at = arg_at + count
+  NUMBERS = all_of(IDS, ARGV, names_at + 1, names_at + count)
+  local rids = {}
+  for i = 1, count do rids[i] = NUMBERS[i] or '' end
+  RECORDS = all_of(RUNS, rids)
+end
+local next_name = 0
+local function take_name()
+  next_name = next_name + 1
+  return next_name
+end
+
+-- A write of a run is one argument: what is expected, the run as it is to be, what only some have, and what is told.
+-- The run has the parts of a record, so that one is looked at like the other.
+local ABSENT, TOKEN, GRANT, ENDS, WITH_RESULT, WITH_ATTEMPT, UNRENEWED, KEYED_RUN = 1, 2, 4, 8, 16, 32, 64, 128
+local function read_run_write(frame, from)
+  local bits, expects, size, p = cut('>BBc0I4', frame, from)
+  return { text = frame, at = p - 1, last = p - 1 + size, bits = bits, expects = expects, name = take_name(),
+    stored = false }
+end
+local function read_new(w, p)
+  w.spec_at, p = cut('>I2', w.text, p)
+  if has(w.bits, KEYED_RUN) then w.digest, w.key, p = cut('>c8I4c0', w.text, p) end
+  return p
+end
+-- As a run is looked at that is kept.
+local function as_run(w)
+  w.status, w.flags = byte(w.text, w.at + 1, w.at + 2)
+  w.leased = has(w.flags, LEASED)
   return w
 end
-local function expected_version(w) return sub(w.head, 13, 20) end
-local function expected_token(w) return sub(w.head, 21, 36) end
-local function expected_expiry(w) return sub(w.head, 37, 44) end
-local function digest_of(w) return sub(w.head, 45, 52) end
-local function ended_at(w) return num(sub(w.head, 53, 60)) end
 
+-- A decision about a run alone is the write of it; another has a head that says so by its first byte.
+local ALONE, OF_ONE = 1, { runs = {}, lanes = NONE, occurrences = NONE, forget = NONE }
 local function read_decision()
-  local has_task, has_schedule, runs, lanes, occurrences, forget = cut('>BBI4I4I4I4', take())
-  local d = { runs = {}, lanes = lanes == 0 and NONE or {}, occurrences = occurrences == 0 and NONE or {} }
-  d.forget = forget == 0 and NONE or {}
+  local first = take()
+  if byte(first) == ALONE then
+    OF_ONE.runs[1] = read_run_write(first, 2)
+    return OF_ONE
+  end
+  local _, has_task, has_schedule, runs, lanes, occurrences, forget = cut('>BBBI4I4I4I4', first)
+  local d = { runs = {}, lanes = {}, occurrences = {}, forget = {} }
   if has_task == 1 then
     local t = { id = take(), expects = take(), change = take(), record = take(), events = {} }
     t.idle = take()
@@ -35,38 +70,29 @@ local function read_decision()
     d.task = t
   end
   if has_schedule == 1 then d.schedule = { id = take(), expects = take(), record = take() } end
-  for i = 1, runs do d.runs[i] = read_run_write() end
+  for i = 1, runs do d.runs[i] = read_run_write(take(), 1) end
   for i = 1, lanes do d.lanes[i] = { name = take(), version = take() } end
   for i = 1, occurrences do
     d.occurrences[i] = { task = take(), due = take(), recorded = take(), record = take() }
   end
-  for i = 1, forget do d.forget[i] = take() end
+  for i = 1, forget do d.forget[i] = take_name() end
   return d
-end
-
-local NUMBER = {}
-local function number_of(kept)
-  local rid = NUMBER[kept]
-  if rid == nil then
-    rid = call('HGET', IDS, kept)
-    NUMBER[kept] = rid
-  end
-  return rid
 end
 
 -- How a run stands before a decision, or as the same decision has left it.
 local function standing(d, n)
   for i = n - 1, 1, -1 do
-    if d.runs[i].name == d.runs[n].name then return d.runs[i] end
+    if kept_of(d.runs[i].name) == kept_of(d.runs[n].name) then return as_run(d.runs[i]) end
   end
   return d.runs[n].stored
 end
 
 local function was_made(d)
   if #d.runs == 0 then return false end
-  for _, w in ipairs(d.runs) do
+  for i = 1, #d.runs do
+    local w = d.runs[i]
     local s = w.stored
-    if not s or version_and_stamp(s) ~= version_and_stamp(w) then return false end
+    if not s or stamp_and_version(s) ~= stamp_and_version(w) then return false end
   end
   return true
 end
@@ -75,36 +101,44 @@ end
 local function is_over(d, i)
   local standing
   for _, w in ipairs(d.runs) do
-    if w.kept == d.forget[i] then standing = w end
+    if kept_of(w.name) == kept_of(d.forget[i]) then standing = as_run(w) end
   end
-  if not standing then
-    local rid = number_of(d.forget[i])
-    standing = rid and load_run(rid)
-  end
+  standing = standing or stored_of(d.forget[i])
   if standing and not TERMINAL[standing.status] then return { 'live', i, version_of(standing), standing.status } end
+end
+
+-- Why there is to be no new run.
+local function key_is_free(d, n)
+  local w = d.runs[n]
+  if not has(w.bits, KEYED_RUN) then return end
+  read_new(w, w.last + 1)
+  local held = call('HGET', KEYED, w.key)
+  if held then return { 'key', name_of(sub(held, 15)), sub(held, 7, 14) } end
+  for i = 1, n - 1 do
+    local other = d.runs[i]
+    if other.key == w.key then return { 'key', name_of(kept_of(other.name)), other.digest } end
+  end
 end
 
 local function run_stands(d, n)
   local w, s = d.runs[n], standing(d, n)
   if not s then
-    if not w.absent then return { 'gone', n } end
-    if not has(w.flags, WITH_KEY) then return end
-    local held = call('HGET', KEYED, w.key)
-    if held then return { 'key', sub(held, 15), sub(held, 7, 14) } end
-    for i = 1, n - 1 do
-      local other = d.runs[i]
-      if has(other.flags, WITH_KEY) and other.key == w.key then return { 'key', other.name, digest_of(other) } end
-    end
-    return
+    if has(w.bits, ABSENT) then return key_is_free(d, n) end
+    return { 'gone', n }
   end
-  local fence, leased = fence_of(s), s.lease ~= ''
-  if w.token and not w.absent and not (leased and expected_token(w) == fence .. nonce_of(s)) then
-    return { 'fenced', n, fence, s.status }
+  -- What is expected is the version, or the version with the token behind it: as they are in a record.
+  local bits, size = w.bits, #w.expects
+  local token = has(bits, TOKEN)
+  local fits = size > 0 and (s.leased or not token) and sub(s.text, s.at + 27, s.at + 26 + size) == w.expects
+  if token and not fits and not (s.leased and sub(w.expects, 9) == fence_of(s) .. nonce_of(s)) then
+    return { 'fenced', n, fence_of(s), s.status }
   end
-  local fits = not w.absent and expected_version(w) == version_of(s) and not TERMINAL[s.status]
-    and not (w.unrenewed and not (leased and expected_expiry(w) == expires_of(s)))
+  fits = fits and not TERMINAL[s.status]
+  if fits and has(bits, UNRENEWED) then fits = s.leased and sub(w.text, w.last + 1, w.last + 8) == expires_of(s) end
   -- A grant needs besides that the run is still to be had.
-  if fits and w.guard then fits = s.place == IS_READY and is_due(s, now) and not is_paused(s) and not full_lane(s) end
+  if fits and has(bits, GRANT) then
+    fits = s.place == IS_READY and is_due(s, now) and not is_paused(s) and not full_lane(s)
+  end
   if not fits then return { 'stale', n, version_of(s), s.status } end
 end
 
@@ -124,7 +158,8 @@ local function stands(d)
     local refusal = run_stands(d, n)
     if refusal then return refusal end
   end
-  for i, expected in ipairs(d.lanes) do
+  for i = 1, #d.lanes do
+    local expected = d.lanes[i]
     local lane = lane_of(expected.name)
     local version = digits(lane.total > 0 and lane.version or 0)
     if version ~= expected.version then return { 'lane', i, version } end
@@ -133,6 +168,7 @@ local function stands(d)
     local refusal = is_over(d, i)
     if refusal then return refusal end
   end
+  if not d.occurrences[1] then return end
   local exist, seen = { 'occurrences' }, {}
   for i, o in ipairs(d.occurrences) do
     o.member = o.task .. '\0' .. o.due
@@ -143,6 +179,9 @@ local function stands(d)
 end
 
 -- Tasks and schedules.
+
+local write_task, write_schedule
+do
 
 local function fires_at(id)
   local t = task_of(id)
@@ -172,14 +211,14 @@ end
 local function tell_of_task(id, agent, events)
   local cursors = ''
   for _, event in ipairs(events) do
-    local told = tell('t' .. pack('>Bc0Bc0', #id, id, #agent, agent) .. event.frame)
+    local told = tell('t', pack('>Bc0Bc0', #id, id, #agent, agent) .. event.frame)
     call('ZADD', TASK_EVENTS, event.at, told .. id)
     cursors = cursors .. told
   end
   if cursors ~= '' then call('HSET', TASK_CURSORS, id, (call('HGET', TASK_CURSORS, id) or '') .. cursors) end
 end
 
-local function write_task(t)
+function write_task(t)
   local known, was = task_of(t.id), fires_at(t.id)
   -- One that is made again begins to count anew: the events of its former self stay among all.
   if t.expects == '' then call('HDEL', TASK_CURSORS, t.id) end
@@ -205,165 +244,181 @@ local function write_task(t)
   if released then unpause(t.id) end
 end
 
-local function write_schedule(s)
+function write_schedule(s)
   if not task_of(s.id) then return end
   local was = fires_at(s.id)
   call('HSET', SCHEDULES, s.id, s.record)
   fires_again(s.id, was)
 end
 
+end
+
 -- Runs.
+
+local write_run
+do
 
 -- The common part is kept once; two that have one digest are told apart by a number behind it.
 local function intern(spec)
   for n = 0, 255 do
-    local sid = spec.digest .. char(n)
+    local sid = spec.digest .. string.char(n)
     local known = spec_of(sid)
     if not known then
       known = read_spec(sid, spec.text)
       NEW_SPECS[sid] = spec.text
     end
-    if known.text == spec.text then
-      USED[sid] = (USED[sid] or 0) + 1
-      return known
-    end
+    if known.text == spec.text then return known end
   end
   error({ err = 'TENURE 256 specifications have one digest' })
 end
 
 local function new_run(w, specs)
   seq = seq + 1
-  local rid, spec = pack('>I6', seq), intern(specs[w.spec_at])
-  local r = { rid = rid, sid = spec.sid, spec = spec, place = NOWHERE, lane = 0, cursors = '' }
-  RUN[rid], NUMBER[w.kept] = r, rid
-  NEW_IDS[w.kept] = rid
-  if has(w.flags, WITH_KEY) then call('HSET', KEYED, w.key, rid .. digest_of(w) .. w.name) end
+  local rid, of = pack('>I6', seq), specs[w.spec_at]
+  local spec = of.known or intern(of)
+  of.known, spec.used = spec, spec.used + 1
+  local r = { rid = rid, spec = spec, text = w.text, at = w.at, last = w.last, status = 0, flags = 0, leased = false,
+    place = NOWHERE, lane = 0, events = 0, record = false, last_before = 0, told = false, changed = false }
+  local kept = kept_of(w.name)
+  RUN[rid], NUMBER[kept], NEW_IDS[kept] = r, rid, rid
+  if w.key then call('HSET', KEYED, w.key, rid .. w.digest .. kept) end
   local block = floor(seq / BLOCK)
   if seq % BLOCK == 0 then call('ZADD', BLOCKS, block, block) end
-  for _, list in ipairs(lists_of(spec, w.kept)) do lead_to(list, block) end
+  for _, list in ipairs(lists_of(spec, kept)) do lead_to(list, block) end
   return r
 end
 
--- No fence is lowered, and the expiry of a lease does not move back while its token stands.
-local function take_over(r, w)
-  local front, lease = w.front, w.lease
-  if r.front then
-    local fence = fence_of(r)
-    local same = fence == fence_of(w)
-    if not same and more(fence, fence_of(w)) then front = sub(front, 1, 20) .. fence .. sub(front, 29) end
-    if same and r.lease ~= '' and lease ~= '' and r.lease ~= lease and nonce_of(r) == nonce_of(w) then
-      local expires, heard = expires_of(w), heard_of(w)
-      if more(expires_of(r), expires) then expires = expires_of(r) end
-      if more(heard_of(r), heard) then heard = heard_of(r) end
-      lease = sub(lease, 1, 8) .. expires .. heard .. sub(lease, 25)
+local function put(r, at, part)
+  r.text = sub(r.text, r.at + 1, r.at + at - 1) .. part .. sub(r.text, r.at + at + #part, r.last)
+  r.at, r.last = 0, #r.text
+end
+
+-- A run becomes what a write says. No fence is lowered, and the expiry of a lease does not move back while its token
+-- stands. Numbers are compared, as strings would have to be made.
+local function take_over(r, w, known)
+  local fence, expires, heard = false, false, false
+  local is = has(byte(w.text, w.at + 2), LEASED)
+  if known then
+    local high, low, nonce, nonce2, until1, until2, heard1, heard2 = cut('>I4I4I4I4I4I4I4I4', r.text, r.at + 35)
+    local w_high, w_low, w_nonce, w_nonce2, w_until1, w_until2, w_heard1, w_heard2 =
+      cut('>I4I4I4I4I4I4I4I4', w.text, w.at + 35)
+    if high ~= w_high or low ~= w_low then
+      fence = (high > w_high or (high == w_high and low > w_low)) and fence_of(r)
+    elseif r.leased and is and nonce == w_nonce and nonce2 == w_nonce2 then
+      expires = (until1 > w_until1 or (until1 == w_until1 and until2 > w_until2)) and expires_of(r)
+      heard = (heard1 > w_heard1 or (heard1 == w_heard1 and heard2 > w_heard2)) and sub(r.text, r.at + 59, r.at + 66)
     end
   end
-  r.status, r.flags, r.front, r.lease, r.own = w.status, w.flags, front, lease, w.own
+  r.text, r.at, r.last, r.leased = w.text, w.at, w.last, is
+  r.status, r.flags = byte(w.text, w.at + 1, w.at + 2)
+  if fence then put(r, 35, fence) end
+  if expires then put(r, 51, expires) end
+  if heard then put(r, 59, heard) end
 end
 
 -- Whether the holder of a run has to hear of a write that somebody else made.
 local function revokes(r, w)
-  if not HELD[r.status] or w.absent or w.token then return false end
-  local same = nonce_of(r) == nonce_of(w) and (fence_of(r) == fence_of(w) or more(fence_of(r), fence_of(w)))
-  return not same or has(r.flags, WITH_CANCEL) ~= has(w.flags, WITH_CANCEL)
+  if not HELD[r.status] or has(w.bits, TOKEN) then return false end
+  local same = r.leased and as_run(w).leased and nonce_of(r) == nonce_of(w)
+    and (fence_of(r) == fence_of(w) or more(fence_of(r), fence_of(w)))
+  return not same or has(r.flags, WITH_CANCEL) ~= has(byte(w.text, w.at + 2), WITH_CANCEL)
 end
 
 local function index(r, w, before_status, woke)
   if r.status ~= before_status then
-    if before_status then count(r.spec.task, before_status, -1) end
-    count(r.spec.task, r.status, 1)
+    if before_status then count(r.spec, before_status, -1) end
+    count(r.spec, r.status, 1)
     if r.status == CLAIMED_STATUS or before_status == CLAIMED_STATUS then
       CLAIMED_IS[r.rid] = r.status == CLAIMED_STATUS
     end
   end
-  if w.ends then ENDED_AT[r.rid] = ended_at(w) end
   local at = wakes_at(r)
   if at then hint_agenda = true end
-  if at ~= woke then WAKE_AT[w.name .. '\0' .. r.rid] = at or false end
+  if at ~= woke then WAKE_AT[kept_of(w.name) .. r.rid] = at end
 end
 
-local function write_told(r, w)
-  local had = r.had_result
-  if has(w.flags, HAS_RESULT) then
-    RESULT_IS[r.rid] = w.result
-  elseif had then
+-- What stands behind a run: what only some writes have, and what is told of it.
+local function write_rest(r, w, p, had_result)
+  local bits, text, part, number, event = w.bits, w.text, nil, nil, nil
+  if has(bits, ENDS) then ENDED_AT[r.rid], p = num(text, p), p + 8 end
+  if has(bits, WITH_RESULT) then
+    part, p = cut('>I4c0', text, p)
+    RESULT_IS[r.rid] = part
+  elseif had_result then
     RESULT_IS[r.rid] = false
   end
-  if w.attempt > 0 then ATTEMPT_IS[r.rid .. pack('>I4', w.attempt)] = w.attempt_frame end
-  for _, frame in ipairs(w.events) do r.cursors = r.cursors .. tell('r' .. r.rid .. frame) end
-end
-
-local function write_run(w, specs)
-  local rid = number_of(w.kept)
-  local known = rid and load_run(rid)
-  local r = known or new_run(w, specs)
-  local status, was, woke = r.status, 0, nil
-  r.had_result = known and has(r.flags, HAS_RESULT)
-  if known then
-    if revokes(r, w) and #hint_cancels < 1000 then hint_cancels[#hint_cancels + 1] = w.name end
-    take_out(r)
-    was, woke = stance(status, r.flags), wakes_at(r)
+  if has(bits, WITH_ATTEMPT) then
+    number, part, p = cut('>c4I4c0', text, p)
+    ATTEMPT_IS[r.rid .. number] = part
   end
-  take_over(r, w)
-  CHANGED[r.rid] = r
-  index(r, w, status, woke)
-  account(r, was, stance(r.status, r.flags))
-  if known then wake_lanes_of(r) end
-  put_in(r, place_for(r))
-  write_told(r, w)
+  while p <= #text do
+    event, p = cut('>I4c0', text, p)
+    local told = tell(r.rid, event)
+    r.told, r.events = r.told and r.told .. told or told, r.events + 1
+  end
 end
 
-local function forget(kept)
-  local rid = number_of(kept)
-  local r = rid and load_run(rid)
+function write_run(w, specs)
+  local known, p = stored_of(w.name), w.last + 1
+  local r, status, was, woke, had_result = known, false, 0, false, false
+  if has(w.bits, ABSENT) then p = read_new(w, p) elseif has(w.bits, UNRENEWED) then p = p + 8 end
+  if known then
+    if revokes(r, w) and #hint_cancels < 1000 then hint_cancels[#hint_cancels + 1] = name_of(kept_of(w.name)) end
+    take_out(r)
+    status, was, woke = r.status, stance(r.spec, r.status, r.flags), wakes_at(r)
+    had_result = has(r.flags, HAS_RESULT)
+  else
+    r = new_run(w, specs)
+  end
+  take_over(r, w, known)
+  change(r)
+  index(r, w, status, woke)
+  account(r, was, stance(r.spec, r.status, r.flags))
+  if known and r.spec.lanes[1] then wake_lanes_of(r) end
+  put_in(r, place_for(r))
+  write_rest(r, w, p, had_result)
+end
+
+end
+
+local function forget(name)
+  local r = stored_of(name)
   if r then remove_run(r) end
-  NUMBER[kept] = false
+  NUMBER[kept_of(name)] = false
 end
 
 local function apply(d, specs)
-  for _, w in ipairs(d.runs) do
-    local rid = number_of(w.kept)
-    w.stored = rid and load_run(rid)
-    if rid and not w.stored then return { 'corrupt', w.name } end
+  local missing
+  for i = 1, #d.runs do
+    local w = d.runs[i]
+    w.stored, missing = stored_of(w.name)
+    if missing then return { 'corrupt', name_of(kept_of(w.name)) } end
   end
-  for _, kept in ipairs(d.forget) do
-    local rid = number_of(kept)
-    if rid and not load_run(rid) then return { 'corrupt', name_of(kept) } end
+  for i = 1, #d.forget do
+    local _, missing = stored_of(d.forget[i])
+    if missing then return { 'corrupt', name_of(kept_of(d.forget[i])) } end
   end
-  if was_made(d) then return 0 end
+  -- Of what was made the versions do not stand any more.
   local refusal = stands(d)
-  if refusal then return refusal end
+  if refusal then return was_made(d) and 0 or refusal end
   if d.task then write_task(d.task) end
   if d.schedule then write_schedule(d.schedule) end
-  for _, w in ipairs(d.runs) do write_run(w, specs) end
-  for _, o in ipairs(d.occurrences) do
+  for i = 1, #d.runs do write_run(d.runs[i], specs) end
+  for i = 1, #d.occurrences do
+    local o = d.occurrences[i]
     call('HSET', OCCURRENCES, o.member, o.record)
     call('ZADD', OCC_DUE, 0, o.member)
     call('ZADD', OCC_RECORDED, o.recorded, o.member)
   end
-  for _, kept in ipairs(d.forget) do forget(kept) end
+  for i = 1, #d.forget do forget(d.forget[i]) end
   return 0
 end
 
--- Numbers and records of all runs that are to be written.
-local function load_all(decisions)
-  local names, rids = {}, {}
-  for _, d in ipairs(decisions) do
-    for _, w in ipairs(d.runs) do names[#names + 1] = w.kept end
-    for _, kept in ipairs(d.forget) do names[#names + 1] = kept end
-  end
-  all_of(IDS, names, function(name, rid)
-    NUMBER[name] = rid
-    if rid then rids[#rids + 1] = rid end
-  end)
-  load_runs(rids)
-end
-
 function write.commit(sender)
-  local specs, decisions, answers = {}, {}, {}
-  for i = 1, tonumber(take()) do specs[i] = { digest = take(), text = take() } end
-  for i = 1, tonumber(take()) do decisions[i] = read_decision() end
-  load_all(decisions)
-  for i, decision in ipairs(decisions) do answers[i] = apply(decision, specs) end
+  local specs, answers = {}, {}
+  for i = 1, tonumber(take()) do specs[i] = { digest = take(), text = take(), known = false } end
+  local decisions, names = tonumber(take()), tonumber(take())
+  load_named(names)
+  for i = 1, decisions do answers[i] = apply(read_decision(), specs) end
   return { flush(sender), answers }
 end

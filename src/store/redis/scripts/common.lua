@@ -2,8 +2,8 @@
 --
 -- Numbers of 64 bits stay strings of eight bytes: a number of Lua holds 53. Instants have their sign turned, so
 -- that they sort as bytes. Strings are only ever compared for equality: Lua would compare them by locale.
-local call, sub, byte, char = redis.call, string.sub, string.byte, string.char
-local cut, pack, band, floor = struct.unpack, struct.pack, bit.band, math.floor
+local call, sub, byte = redis.call, string.sub, string.byte
+local cut, pack, floor = struct.unpack, struct.pack, math.floor
 
 local P = KEYS[1]
 local META, IDS, RUNS, SPECS, SPEC_USES = P .. ':meta', P .. ':ids', P .. ':runs', P .. ':specs', P .. ':uses'
@@ -12,7 +12,7 @@ local READY, FUTURE, PAUSED, WAKE = P .. ':ready', P .. ':future', P .. ':paused
 local ENDED, CLAIMED, BLOCKS, GONE = P .. ':ended', P .. ':claimed', P .. ':blocks', P .. ':gone'
 local LANES, OF_LANE, SCHEDULED_OF, WAIT_OF = P .. ':lanes', P .. ':in:', P .. ':sched:', P .. ':wait:'
 local TASKS, NAMES, SCHEDULES, FIRES = P .. ':tasks', P .. ':names', P .. ':schedules', P .. ':fires'
-local EVENTS, TASK_EVENTS, TASK_CURSORS = P .. ':events', P .. ':task_events', P .. ':task_cursors'
+local EVENTS, FADED, TASK_EVENTS, TASK_CURSORS = P .. ':events', P .. ':faded', P .. ':task_events', P .. ':task_cursors'
 local OCCURRENCES, OCC_DUE, OCC_RECORDED = P .. ':occurrences', P .. ':occ_due', P .. ':occ_recorded'
 local OF_TASK, OF_AGENT, OF_SESSION = P .. ':of:', P .. ':of_agent:', P .. ':of_session:'
 local AGENTS = P .. ':agents'
@@ -37,8 +37,8 @@ local function take()
 end
 
 -- An instant of eight bytes as a number, exact up to 2^53; and back.
-local function num(s)
-  local high, low = cut('>I4I4', s)
+local function num(s, at)
+  local high, low = cut('>I4I4', s, at or 1)
   return (high - 2147483648) * 4294967296 + low
 end
 local function bytes(n)
@@ -49,7 +49,7 @@ local function digits(n)
   return string.format('%.0f', n)
 end
 local function has(flags, bit_of)
-  return band(flags, bit_of) ~= 0
+  return flags % (2 * bit_of) >= bit_of
 end
 
 -- Unsigned numbers of eight bytes.
@@ -78,9 +78,10 @@ local now = clock(take())
 -- What never changes about runs, once for all that have it in common.
 local SPEC = {}
 local function read_spec(sid, text)
-  local spec = { sid = sid, text = text, lanes = {} }
-  local count, p
-  spec.agent, spec.task, spec.order, count, p = cut('>Bc0Bc0c4B', text)
+  local spec = { sid = sid, text = text, lanes = {}, moved = {}, used = 0, fronts = {} }
+  local order, count, p
+  spec.agent, spec.task, order, count, p = cut('>Bc0Bc0c4B', text)
+  spec.first = spec.agent .. '\0' .. order
   for i = 1, count do
     local lane = {}
     lane.name, lane.limit, p = cut('>I4c0I4', text, p)
@@ -97,35 +98,36 @@ local function spec_of(sid)
   return text and read_spec(sid, text)
 end
 
--- The parts of the front of a record (44 bytes) and of a lease (40), which a write has as well as a run that is kept.
--- They are cut out when they are looked at: a string costs more than what is done with most of them.
-local function version_of(r) return sub(r.front, 5, 12) end
-local function version_and_stamp(r) return sub(r.front, 5, 20) end
-local function fence_of(r) return sub(r.front, 21, 28) end
-local function due_of(r) return sub(r.front, 29, 36) end
-local function is_due(r, at) return num(due_of(r)) <= at end
-local function nonce_of(r) return sub(r.lease, 1, 8) end
-local function expires_of(r) return sub(r.lease, 9, 16) end
-local function heard_of(r) return sub(r.lease, 17, 24) end
+-- A run has a text and a place in it: behind `at` begins what a write brings as it is, and at `last` that ends. In a
+-- record 14 bytes of the scripts' own are before it (place, lane, specification, how many events), and the cursors
+-- of the events behind it, six bytes each. A write has it at the end of what was sent. Its parts never move. They
+-- are cut out when they are looked at: a string costs more than what is done with most of them.
+local OWN_OF_SCRIPTS, LEAST, LEAST_LEASED, LEASE = 14, 56, 96, 40
+
+local function version_of(x) return sub(x.text, x.at + 27, x.at + 34) end
+local function stamp_and_version(x) return sub(x.text, x.at + 19, x.at + 34) end
+local function fence_of(x) return sub(x.text, x.at + 35, x.at + 42) end
+local function due_of(x) return sub(x.text, x.at + 3, x.at + 10) end
+local function is_due(x, by) return num(x.text, x.at + 3) <= by end
+-- Only of who has a lease.
+local function nonce_of(x) return sub(x.text, x.at + 43, x.at + 50) end
+local function expires_of(x) return sub(x.text, x.at + 51, x.at + 58) end
+-- Where its own part begins.
+local function own_at(x) return x.at + 43 + (x.leased and LEASE or 0) end
 
 -- Runs by their number: six bytes, in the order they were queued. False: there is none, or it cannot be read.
 local RUN = {}
 local function parse(rid, record)
-  if #record < 56 then return false end
-  local r = { rid = rid, front = sub(record, 1, 44), sid = sub(record, 45, 53), lease = '' }
-  r.status, r.flags, r.place, r.lane = byte(record, 1, 4)
-  local high, middle, low = byte(record, 54, 56)
-  local p = 57
-  if has(r.flags, LEASED) then
-    if #record < 96 then return false end
-    r.lease, p = sub(record, 57, 96), 97
+  local size = #record
+  if size < LEAST then return false end
+  local place, lane, sid, events, status, flags = cut('>BBc9I3BB', record)
+  local leased, last, spec = flags % 2 == LEASED, size - 6 * events, spec_of(sid)
+  if not spec or last < (leased and LEAST_LEASED or LEAST) + 24 or (place == IN_LANE and not spec.lanes[lane]) then
+    return false
   end
-  local events = 6 * ((high * 256 + middle) * 256 + low)
-  r.cursors = sub(record, p, p + events - 1)
-  r.own = sub(record, p + events)
-  r.spec = spec_of(r.sid)
-  if not r.spec or #r.own < 20 or (r.place == IN_LANE and not r.spec.lanes[r.lane]) then return false end
-  return r
+  return { rid = rid, spec = spec, text = record, at = OWN_OF_SCRIPTS, last = last, status = status, flags = flags,
+    leased = leased, place = place, lane = lane, events = events, record = record, last_before = last, told = false,
+    changed = false }
 end
 local function load_run(rid)
   local r = RUN[rid]
@@ -136,29 +138,46 @@ local function load_run(rid)
   end
   return r
 end
--- Loads many at once: a call of the server for each would cost more than what is read.
-local AT_ONCE = 1000
-local function all_of(key, fields, each)
-  for i = 1, #fields, AT_ONCE do
-    local last = math.min(i + AT_ONCE - 1, #fields)
-    for n, value in ipairs(call('HMGET', key, unpack(fields, i, last))) do each(fields[i + n - 1], value) end
+-- The cursors of its events: of those that were told before, and of those that this script has told.
+local function cursors_of(r)
+  local cursors = r.record and sub(r.record, r.last_before + 1) or ''
+  return r.told and cursors .. r.told or cursors
+end
+local function encode(r)
+  local front = r.place == NOWHERE and r.spec.fronts[r.events]
+  if not front then
+    front = pack('>BBc9I3', r.place, r.lane, r.spec.sid, r.events)
+    if r.place == NOWHERE then r.spec.fronts[r.events] = front end
   end
+  return front .. sub(r.text, r.at + 1, r.last) .. cursors_of(r)
+end
+
+-- Among runs of one agent: higher priority, earlier, queued before.
+local function in_order(r)
+  return r.spec.first .. due_of(r) .. r.rid
+end
+
+-- Loads many at once, in order: a call of the server for each would cost more than what is read.
+local AT_ONCE = 4000
+local function all_of(key, fields, first, last)
+  first, last = first or 1, last or #fields
+  local found = {}
+  for from = first, last, AT_ONCE do
+    local page = call('HMGET', key, unpack(fields, from, math.min(from + AT_ONCE - 1, last)))
+    if last - first < AT_ONCE then return page end
+    for i, value in ipairs(page) do found[from - first + i] = value end
+  end
+  return found
 end
 local function load_runs(rids)
   local missing = {}
   for _, rid in ipairs(rids) do
     if RUN[rid] == nil then missing[#missing + 1] = rid end
   end
-  all_of(RUNS, missing, function(rid, record) RUN[rid] = record and parse(rid, record) or false end)
-end
-local function encode(r)
-  return char(r.status, r.flags, r.place, r.lane) .. sub(r.front, 5) .. r.sid .. pack('>I3', #r.cursors / 6) .. r.lease
-    .. r.cursors .. r.own
-end
-
--- Among runs of one agent: higher priority, earlier, queued before.
-local function in_order(r)
-  return r.spec.agent .. '\0' .. r.spec.order .. due_of(r) .. r.rid
+  for i, record in ipairs(all_of(RUNS, missing)) do
+    local rid = missing[i]
+    RUN[rid] = record and parse(rid, record)
+  end
 end
 
 -- A task as far as scripts look at it.
@@ -169,25 +188,33 @@ local function read_task(record)
   return t
 end
 
--- Runs as they are answered: each as number, record and result; what they have in common once.
-local function answer_runs(rids, without_results)
-  local records, sids, seen = {}, {}, {}
-  all_of(RUNS, rids, function(rid, record)
-    if not record then return end
-    local result = false
-    if #record >= 56 then
-      local sid = sub(record, 45, 53)
-      if not seen[sid] then
-        seen[sid] = true
-        sids[#sids + 1] = sid
-        sids[#sids + 1] = call('HGET', SPECS, sid)
-      end
-      if has(byte(record, 2), HAS_RESULT) and not without_results then result = call('HGET', RESULTS, rid) end
+-- Adds a run as it is answered: its number, record and result; what it has in common with others once.
+local function add_run(answer, seen, rid, record, without_results)
+  local records, sids, result = answer[1], answer[2], false
+  if #record >= LEAST then
+    local sid = sub(record, 3, 11)
+    if not seen[sid] then
+      seen[sid] = true
+      sids[#sids + 1] = sid
+      sids[#sids + 1] = call('HGET', SPECS, sid)
     end
-    local n = #records
-    records[n + 1], records[n + 2], records[n + 3] = rid, record, result
-  end)
-  return { records, sids }
+    if has(byte(record, 16), HAS_RESULT) and not without_results then result = call('HGET', RESULTS, rid) end
+  end
+  local n = #records
+  records[n + 1], records[n + 2], records[n + 3] = rid, record, result
+end
+local function answer_runs(rids, without_results)
+  local answer, seen = { {}, {} }, {}
+  for i, record in ipairs(all_of(RUNS, rids)) do
+    if record then add_run(answer, seen, rids[i], record, without_results) end
+  end
+  return answer
+end
+
+-- The events of an entry of the stream are numbered from behind a cursor up to that of the entry.
+local function cursors_in(entry)
+  local last = tonumber(string.match(entry[1], '^%d+'))
+  return last - #entry[2] / 2, last
 end
 
 -- Names of runs that are 32 digits of base 16 are kept as 16 bytes.

@@ -2,7 +2,7 @@
 
 local function forget_task_event(member)
   local id, task = sub(member, 1, 6), sub(member, 7)
-  call('XDEL', EVENTS, digits(cut('>I6', id)) .. '-0')
+  untell(id)
   call('ZREM', TASK_EVENTS, member)
   local left = {}
   local cursors = call('HGET', TASK_CURSORS, task) or ''

@@ -55,7 +55,7 @@ function read.due_runs()
     for i = 1, #page, 2 do
       local member = page[i]
       local passed = after ~= '' and tonumber(page[i + 1]) == tonumber(from)
-        and not before(after, sub(member, 1, -8))
+        and not before(after, sub(member, 1, -7))
       if not passed and #rids < limit then rids[#rids + 1] = sub(member, -6) end
     end
     skip = skip + 512
@@ -77,17 +77,16 @@ end
 
 local function passes(record, f)
   -- Nothing is known of what cannot be read: it is shown as such.
-  if #record < 56 then return true end
-  local status, flags = byte(record, 1, 2)
-  if f.statuses ~= '' and not string.find(f.statuses, char(status), 1, true) then return false end
-  local spec = spec_of(sub(record, 45, 53))
+  if #record < LEAST then return true end
+  local status, flags = byte(record, 15, 16)
+  if f.statuses ~= '' and not string.find(f.statuses, string.char(status), 1, true) then return false end
+  local spec = spec_of(sub(record, 3, 11))
   if not spec then return true end
   if not spec_passes(spec, f) then return false end
   if f.plain then return true end
-  local events = cut('>I3', record, 54)
-  local own = 57 + (has(flags, LEASED) and 40 or 0) + 6 * events
+  local own = OWN_OF_SCRIPTS + 43 + (has(flags, LEASED) and LEASE or 0)
   local run_id, _, _, queued, trigger = cut('>I2c0I4I4c0c8B', record, own)
-  if f.trigger ~= '' and f.trigger ~= char(trigger) then return false end
+  if f.trigger ~= '' and f.trigger ~= string.char(trigger) then return false end
   if f.session then
     local text = table.concat(spec.session, f.run_id_of(run_id))
     if text ~= f.session then return false end
@@ -174,40 +173,71 @@ function read.attempts()
   local record = rid and call('HGET', RUNS, rid)
   local r = record and parse(rid, record)
   if r then
-    local _, attempts = cut('>I2c0I4', r.own)
+    local _, attempts = cut('>I2c0I4', r.text, own_at(r))
     for n = 1, attempts do frames[n] = call('HGET', ATTEMPTS, rid .. pack('>I4', n)) end
   end
   return frames
 end
 
--- Events with what is known of the runs they tell of.
-local function answer_events(entries)
-  local told, rids, seen = {}, {}, {}
-  for _, entry in ipairs(entries) do
-    local cursor, value = string.match(entry[1], '^%d+'), entry[2][2]
-    told[#told + 1] = cursor
-    told[#told + 1] = value
-    local rid = sub(value, 2, 7)
-    if byte(value) == 114 and not seen[rid] then
-      seen[rid] = true
-      rids[#rids + 1] = rid
+-- Events: each as cursor, who and what; with what is known of the runs they tell of. Those of runs that are gone are
+-- gone, too, although others are kept in their entry.
+local function answer_events(found, at, done)
+  local told, rids, record_of = {}, {}, {}
+  for _, event in ipairs(found) do
+    local who = event[2]
+    if #who == 6 and record_of[who] == nil then
+      record_of[who] = false
+      rids[#rids + 1] = who
     end
   end
-  return { told, answer_runs(rids, true) }
-end
-
-local function entries_at(cursors, first, limit)
-  local entries = {}
-  for i = first, math.min(first + limit - 1, floor(#cursors / 6)) do
-    local id = digits(cut('>I6', cursors, 6 * i - 5))
-    entries[#entries + 1] = call('XRANGE', EVENTS, id, id)[1]
+  local answer, seen = { {}, {} }, {}
+  for i, record in ipairs(all_of(RUNS, rids)) do
+    record_of[rids[i]] = record
+    if record then add_run(answer, seen, rids[i], record, true) end
   end
-  return entries
+  for _, event in ipairs(found) do
+    if record_of[event[2]] ~= false then
+      local n = #told
+      told[n + 1], told[n + 2], told[n + 3] = event[1], event[2], event[3]
+    end
+  end
+  return { told, answer, digits(at), done and 1 or 0 }
 end
 
+local function event_in(entry, behind, cursor)
+  local n = 2 * (cursor - behind)
+  return { digits(cursor), entry[2][n - 1], entry[2][n] }
+end
+
+local function events_at(cursors, first, limit)
+  local found, all = {}, floor(#cursors / 6)
+  local up_to, entry, behind, last = math.min(first + limit - 1, all), nil, 0, -1
+  for i = first, up_to do
+    local cursor = cut('>I6', cursors, 6 * i - 5)
+    if cursor > last then
+      entry = call('XRANGE', EVENTS, digits(cursor), '+', 'COUNT', 1)[1]
+      if not entry then break end
+      behind, last = cursors_in(entry)
+    end
+    if cursor > behind then found[#found + 1] = event_in(entry, behind, cursor) end
+  end
+  return answer_events(found, math.max(up_to, 0), up_to >= all)
+end
+
+-- No more entries are read at once than are needed if each has as many events as one may have.
 function read.events_of_all()
-  local after, limit = tonumber(take()), take()
-  return answer_events(call('XRANGE', EVENTS, digits(after + 1), '+', 'COUNT', limit))
+  local after, limit, found, entries, count = tonumber(take()), tonumber(take()), {}, nil, nil
+  repeat
+    count = math.ceil((limit - #found) / 32)
+    entries = call('XRANGE', EVENTS, digits(after + 1), '+', 'COUNT', count)
+    for _, entry in ipairs(entries) do
+      local behind, last = cursors_in(entry)
+      local up_to = math.min(last, math.max(after, behind) + limit - #found)
+      for cursor = math.max(after, behind) + 1, up_to do found[#found + 1] = event_in(entry, behind, cursor) end
+      after = up_to
+    end
+  until #entries < count or #found == limit
+  return answer_events(found, after, #found < limit)
 end
 
 -- The events of a run are numbered from 1 without gaps, so that a number is a place among its cursors.
@@ -215,11 +245,11 @@ function read.events_of_run()
   local rid = call('HGET', IDS, take())
   local after, limit = tonumber(take()), tonumber(take())
   local r = rid and load_run(rid)
-  return answer_events(r and entries_at(r.cursors, after + 1, limit) or {})
+  return events_at(r and cursors_of(r) or '', after + 1, limit)
 end
 
 function read.events_of_task()
-  return answer_events(entries_at(call('HGET', TASK_CURSORS, take()) or '', 1, tonumber(take())))
+  return events_at(call('HGET', TASK_CURSORS, take()) or '', 1, tonumber(take()))
 end
 
 function read.occurrences()

@@ -6,15 +6,13 @@ local seq_before, cursor_before, lane_version_before = seq, cursor, lane_version
 
 local CHANGED, REMOVED = {}, {}
 local FUTURE_AT, WAKE_AT, ENDED_AT, CLAIMED_IS = {}, {}, {}, {}
-local COUNTED, USED, NEW_SPECS, TOLD, UNTOLD = {}, {}, {}, {}, {}
+local NEW_SPECS, TOLD, UNTOLD = {}, {}, {}
 local READY_IS, NEW_IDS, RESULT_IS, ATTEMPT_IS, IN_BLOCK = {}, {}, {}, {}, {}
 local LANE, IN_LANE_IS, SCHEDULED_IS, TASK = {}, {}, {}, {}
 local hint_ready, hint_agenda, hint_agents, hint_cancels = false, false, false, {}
 
-local function count(task, status, by)
-  local all, own = tostring(status), task .. '\0' .. status
-  COUNTED[all] = (COUNTED[all] or 0) + by
-  COUNTED[own] = (COUNTED[own] or 0) + by
+local function count(spec, status, by)
+  spec.moved[status] = (spec.moved[status] or 0) + by
 end
 
 -- Lanes.
@@ -30,8 +28,8 @@ local function lane_of(name)
 end
 
 -- What a run is to its lanes: 1 it is in them, 2 it takes room, 4 it is queued for a schedule.
-local function stance(status, flags)
-  if not ACTIVE[status] then return 0 end
+local function stance(spec, status, flags)
+  if not spec.lanes[1] or not ACTIVE[status] then return 0 end
   return 1 + (TAKES[status] and 2 or 0) + (status == QUEUED and has(flags, BY_SCHEDULE) and 4 or 0)
 end
 
@@ -59,6 +57,13 @@ end
 
 -- Places: where runs wait to be claimed.
 
+local function change(r)
+  if not r.changed then
+    r.changed = true
+    CHANGED[#CHANGED + 1] = r
+  end
+end
+
 local function take_out(r)
   if r.place == IS_READY then
     READY_IS[in_order(r)] = false
@@ -76,12 +81,12 @@ end
 
 local function put_in(r, place, lane)
   r.place, r.lane = place, lane
-  CHANGED[r.rid] = r
+  change(r)
   if place == IS_READY then
     READY_IS[in_order(r)] = 0
     hint_ready = true
   elseif place == IS_FUTURE then
-    FUTURE_AT[r.rid] = num(due_of(r))
+    FUTURE_AT[r.rid] = num(r.text, r.at + 3)
     hint_agenda = true
   elseif place == IN_LANE then
     local name = r.spec.lanes[lane].name
@@ -184,25 +189,29 @@ end
 
 -- Events.
 
-local function tell(value)
+-- What is told by whom: the number of a run, or a task.
+local function tell(who, what)
   cursor = cursor + 1
-  TOLD[#TOLD + 1] = digits(cursor)
-  TOLD[#TOLD + 1] = value
+  local n = #TOLD
+  TOLD[n + 1], TOLD[n + 2] = who, what
   return pack('>I6', cursor)
+end
+local function untell(cursors)
+  for at = 1, #cursors, 6 do UNTOLD[#UNTOLD + 1] = cut('>I6', cursors, at) end
 end
 
 -- Removes a run that has ended, as it is kept or as this script has left it.
 local function remove_run(r)
   local rid = r.rid
-  local kept_name, attempts, key = cut('>I2c0I4I4c0', r.own)
+  local kept_name, attempts, key = cut('>I2c0I4I4c0', r.text, own_at(r))
   REMOVED[rid], RUN[rid], ENDED_AT[rid] = true, false, nil
   call('ZREM', ENDED, rid)
   NEW_IDS[kept_name], RESULT_IS[rid] = false, false
   if has(r.flags, WITH_KEY) then call('HDEL', KEYED, key) end
   for n = 1, attempts do ATTEMPT_IS[rid .. pack('>I4', n)] = false end
-  for at = 1, #r.cursors, 6 do UNTOLD[#UNTOLD + 1] = digits(cut('>I6', r.cursors, at)) .. '-0' end
-  count(r.spec.task, r.status, -1)
-  USED[r.sid] = (USED[r.sid] or 0) - 1
+  untell(cursors_of(r))
+  count(r.spec, r.status, -1)
+  r.spec.used = r.spec.used - 1
   local block = block_of(rid)
   for _, list in ipairs(lists_of(r.spec, kept_name)) do
     local begun = IN_BLOCK[list]
@@ -221,8 +230,8 @@ end
 
 -- When somebody has to look at a run.
 local function wakes_at(r)
-  local at = r.lease ~= '' and num(expires_of(r))
-  local alarm = has(r.flags, HAS_ALARM) and num(sub(r.front, 37, 44))
+  local at = r.leased and num(r.text, r.at + 51)
+  local alarm = has(r.flags, HAS_ALARM) and num(r.text, r.at + 11)
   if at and alarm then return math.min(at, alarm) end
   return at or alarm
 end
@@ -281,12 +290,22 @@ local function fields(key, by_field)
   with_many('HDEL', key, remove)
 end
 
+local function flush_ready()
+  scores(READY, READY_IS)
+  READY_IS = {}
+end
+
+-- In a scope of its own, as are other parts that nobody else calls: a script may have 200 local names.
+local flush
+do
+
 local function flush_records()
   local records, removed, ended = {}, {}, {}
-  for rid, r in pairs(CHANGED) do
-    if not REMOVED[rid] then
-      records[#records + 1] = rid
-      records[#records + 1] = encode(r)
+  for i = 1, #CHANGED do
+    local r = CHANGED[i]
+    if not REMOVED[r.rid] then
+      local n = #records
+      records[n + 1], records[n + 2] = r.rid, encode(r)
     end
   end
   for rid in pairs(REMOVED) do removed[#removed + 1] = rid end
@@ -297,17 +316,62 @@ local function flush_records()
     ended[#ended + 1] = rid
   end
   with_many('ZADD', ENDED, ended)
-  -- Of a run that was added and removed.
-  for sid in pairs(NEW_SPECS) do
-    if USED[sid] == 0 then NEW_SPECS[sid] = nil end
-  end
-  fields(SPECS, NEW_SPECS)
-  with_many('HDEL', SPECS, sums(SPEC_USES, USED))
 end
 
-local function flush_ready()
-  scores(READY, READY_IS)
-  READY_IS = {}
+-- How many runs have what in common, and how many there are by status.
+local function flush_counts()
+  local counted, used = {}, {}
+  for sid, spec in pairs(SPEC) do
+    used[sid] = spec.used
+    -- Of a run that was added and removed.
+    if spec.used == 0 then NEW_SPECS[sid] = nil end
+    for status, n in pairs(spec.moved) do
+      local all, own = tostring(status), spec.task .. '\0' .. status
+      counted[all], counted[own] = (counted[all] or 0) + n, (counted[own] or 0) + n
+    end
+  end
+  fields(SPECS, NEW_SPECS)
+  with_many('HDEL', SPECS, sums(SPEC_USES, used))
+  sums(COUNTS, counted)
+end
+
+-- Events that are told at once are one entry of the stream, under the cursor of the last: an entry for each would
+-- cost more than what is in it. An entry goes when all its events are gone, so that it is no larger than this.
+local AT_MOST, BYTES_AT_MOST = 32, 4096
+local function flush_told()
+  local first, all = 1, #TOLD / 2
+  while first <= all do
+    local last, size = first, #TOLD[2 * first]
+    local of_run = #TOLD[2 * first - 1] == 6
+    while of_run and last < all and last - first + 1 < AT_MOST and size < BYTES_AT_MOST
+      and #TOLD[2 * last + 1] == 6 do
+      last = last + 1
+      size = size + #TOLD[2 * last]
+    end
+    call('XADD', EVENTS, digits(cursor_before + last) .. '-0', unpack(TOLD, 2 * first - 1, 2 * last))
+    first = last + 1
+  end
+end
+
+-- Of an entry whose events are not all gone it is kept how many are.
+local function flush_untold()
+  table.sort(UNTOLD)
+  local i = 1
+  while i <= #UNTOLD do
+    local entry = call('XRANGE', EVENTS, digits(UNTOLD[i]), '+', 'COUNT', 1)[1]
+    if not entry then return end
+    local behind, last = cursors_in(entry)
+    local id, all, gone = entry[1], last - behind, 0
+    while i <= #UNTOLD and UNTOLD[i] <= last do
+      if UNTOLD[i] > behind then gone = gone + 1 end
+      i = i + 1
+    end
+    if gone > 0 and gone < all then
+      gone = call('HINCRBY', FADED, id, gone)
+      if gone >= all then call('HDEL', FADED, id) end
+    end
+    if gone >= all then call('XDEL', EVENTS, id) end
+  end
 end
 
 -- One more run of a list in a block.
@@ -366,7 +430,7 @@ local function tell_watchers(sender)
   return told
 end
 
-local function flush(sender)
+function flush(sender)
   flush_records()
   flush_ready()
   flush_blocks()
@@ -377,13 +441,15 @@ local function flush(sender)
   flush_claimed()
   scores(FUTURE, FUTURE_AT)
   scores(WAKE, WAKE_AT)
-  sums(COUNTS, COUNTED)
-  for i = 1, #TOLD, 2 do call('XADD', EVENTS, TOLD[i] .. '-0', 'e', TOLD[i + 1]) end
-  with_many('XDEL', EVENTS, UNTOLD)
+  flush_counts()
+  flush_told()
+  flush_untold()
   if seq ~= seq_before or cursor ~= cursor_before or lane_version ~= lane_version_before then
     call('HSET', META, 'seq', digits(seq), 'cursor', digits(cursor), 'lane', digits(lane_version))
   end
   return tell_watchers(sender)
+end
+
 end
 
 local write = {}
@@ -392,19 +458,6 @@ local write = {}
 function write.open()
   if call('HSETNX', META, 'schema', take()) == 1 then return false end
   return call('HGET', META, 'schema')
-end
-
--- Makes the lists of agents and sessions, which the first version had not.
-function write.to_schema_2()
-  if call('HGET', META, 'schema') ~= '1' then return end
-  local all = call('HGETALL', RUNS)
-  for i = 1, #all, 2 do
-    local r = parse(all[i], all[i + 1])
-    local lists = r and lists_of(r.spec, (cut('>I2c0', r.own))) or {}
-    for n = 2, #lists do lead_to(lists[n], block_of(r.rid)) end
-  end
-  flush_blocks()
-  call('HSET', META, 'schema', 2)
 end
 
 function write.put_agent(sender)

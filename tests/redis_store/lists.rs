@@ -1,11 +1,10 @@
 //! Listings that are led to what they are asked for, past any number of other runs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use tenure::model::{AgentId, RunId, Task};
-use tenure::store::{Page, PageRequest, RedisOptions, RedisStore, RunFilter, Store};
+use tenure::store::{Page, PageRequest, RedisStore, RunFilter, Store};
 
 use super::{Named, block_on, room};
 use crate::room::runs;

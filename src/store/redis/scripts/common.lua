@@ -14,7 +14,8 @@ local LANES, OF_LANE, SCHEDULED_OF, WAIT_OF = P .. ':lanes', P .. ':in:', P .. '
 local TASKS, NAMES, SCHEDULES, FIRES = P .. ':tasks', P .. ':names', P .. ':schedules', P .. ':fires'
 local EVENTS, FADED, TASK_EVENTS, TASK_CURSORS = P .. ':events', P .. ':faded', P .. ':task_events', P .. ':task_cursors'
 local OCCURRENCES, OCC_DUE, OCC_RECORDED = P .. ':occurrences', P .. ':occ_due', P .. ':occ_recorded'
-local OF_TASK, OF_AGENT, OF_SESSION = P .. ':of:', P .. ':of_agent:', P .. ':of_session:'
+-- The lists that lead to the runs of each.
+local OF = { task = P .. ':of:', agent = P .. ':of_agent:', session = P .. ':of_session:' }
 local AGENTS = P .. ':agents'
 
 -- How many runs share a block of the lists that lead to them.
@@ -87,7 +88,11 @@ local function read_spec(sid, text)
     lane.name, lane.limit, p = cut('>I4c0I4', text, p)
     spec.lanes[i] = lane
   end
-  spec.rest = p
+  -- The parts of the name of its session, between which stands the name of the run.
+  local parts
+  parts, count, p = {}, cut('>I2', text, p)
+  for i = 1, count do parts[i], p = cut('>I4c0', text, p) end
+  spec.session, spec.after_session = parts, p
   SPEC[sid] = spec
   return spec
 end
@@ -223,21 +228,11 @@ local function name_of(kept)
   return (string.gsub(sub(kept, 2), '.', function(c) return string.format('%02x', byte(c)) end))
 end
 
--- The parts of the name of a session, between which stands the name of the run; and where they end.
-local function session_parts(spec)
-  if not spec.session then
-    local parts, count, p = {}, cut('>I2', spec.text, spec.rest)
-    for i = 1, count do parts[i], p = cut('>I4c0', spec.text, p) end
-    spec.session, spec.after_session = parts, p
-  end
-  return spec.session, spec.after_session
-end
-
 -- The lists that lead to a run: of its task, of its agent, of its session. One that is called after its run needs
 -- none: who asks for it names the run.
 local function lists_of(spec, kept)
-  local lists, parts = { OF_TASK .. spec.task, OF_AGENT .. spec.agent }, session_parts(spec)
-  if #parts == 1 or byte(kept) ~= 117 then lists[3] = OF_SESSION .. table.concat(parts, name_of(kept)) end
+  local lists, parts = { OF.task .. spec.task, OF.agent .. spec.agent }, spec.session
+  if #parts == 1 or byte(kept) ~= 117 then lists[3] = OF.session .. table.concat(parts, name_of(kept)) end
   return lists
 end
 

@@ -66,8 +66,7 @@ end
 -- The conditions of a filter that are the same for all runs with a common part.
 local function spec_passes(spec, f)
   if spec.passes == nil then
-    local _, p = session_parts(spec)
-    local query = cut('>I4c0', spec.text, p)
+    local query = cut('>I4c0', spec.text, spec.after_session)
     spec.passes = (f.task == '' or f.task == spec.task) and (f.agent == '' or f.agent == spec.agent)
       and (f.owned == '' or (f.owned == '1') == (f.host == spec.agent))
       and (f.text == '' or string.find(string.lower(query), f.text, 1, true) ~= nil)
@@ -116,11 +115,11 @@ local function way_to(f)
       local rid = call('HGET', IDS, kept)
       if rid then besides[#besides + 1] = block_of(rid) end
     end
-    return OF_SESSION .. f.session, besides
+    return OF.session .. f.session, besides
   end
-  if f.task ~= '' then return OF_TASK .. f.task, {} end
-  if f.agent ~= '' then return OF_AGENT .. f.agent, {} end
-  if f.owned == '1' then return OF_AGENT .. f.host, {} end
+  if f.task ~= '' then return OF.task .. f.task, {} end
+  if f.agent ~= '' then return OF.agent .. f.agent, {} end
+  if f.owned == '1' then return OF.agent .. f.host, {} end
   return BLOCKS, {}
 end
 

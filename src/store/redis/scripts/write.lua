@@ -2,7 +2,7 @@
 -- fails before has changed no record.
 local kept = call('HMGET', META, 'seq', 'cursor', 'lane')
 local seq, cursor, lane_version = tonumber(kept[1] or 255), tonumber(kept[2] or 0), tonumber(kept[3] or 0)
-local seq_before, cursor_before, lane_version_before = seq, cursor, lane_version
+local BEGAN = { seq = seq, cursor = cursor, lane_version = lane_version }
 
 local CHANGED, REMOVED = {}, {}
 local FUTURE_AT, WAKE_AT, ENDED_AT, CLAIMED_IS = {}, {}, {}, {}
@@ -33,6 +33,9 @@ local function stance(spec, status, flags)
   return 1 + (TAKES[status] and 2 or 0) + (status == QUEUED and has(flags, BY_SCHEDULE) and 4 or 0)
 end
 
+local account
+do
+
 local function set_member(of, name, rid, is)
   local members = of[name]
   if not members then
@@ -42,7 +45,7 @@ local function set_member(of, name, rid, is)
   members[rid] = is
 end
 
-local function account(r, was, is)
+function account(r, was, is)
   if was == is then return end
   for _, own in ipairs(r.spec.lanes) do
     local lane = lane_of(own.name)
@@ -53,6 +56,8 @@ local function account(r, was, is)
     if is % 2 ~= was % 2 then set_member(IN_LANE_IS, own.name, r.rid, is % 2 == 1) end
     if floor(is / 4) ~= floor(was / 4) then set_member(SCHEDULED_IS, own.name, r.rid, is >= 4) end
   end
+end
+
 end
 
 -- Places: where runs wait to be claimed.
@@ -102,6 +107,9 @@ local function move_to(r, place, lane)
   put_in(r, place, lane)
 end
 
+local place_for
+do
+
 -- Whether others of an agent wait in a lane.
 local function others_wait(name, lane, agent)
   return lane.waiting > 0
@@ -109,7 +117,7 @@ local function others_wait(name, lane, agent)
 end
 
 -- Where a waiting run belongs now. Whether its task is paused is looked at when it is claimed.
-local function place_for(r)
+function place_for(r)
   if not WAITING[r.status] then return NOWHERE, 0 end
   if not is_due(r, now) then return IS_FUTURE, 0 end
   if not TAKES[r.status] then
@@ -119,6 +127,8 @@ local function place_for(r)
     end
   end
   return IS_READY, 0
+end
+
 end
 
 -- The first lane of a run that has no room for it; `besides` counts who is to take some.
@@ -135,6 +145,9 @@ local function limit_in(r, name)
   end
   return 1
 end
+
+local wake_lanes_of
+do
 
 -- The best waiting run of each agent for which there is room in a lane.
 local function to_wake(name)
@@ -156,7 +169,7 @@ end
 
 -- Looks at the lanes of a run that left the ready ones or gave back its room: who waits there and now has some is
 -- ready. Another lane of it that is full is found when it is claimed.
-local function wake_lanes_of(r)
+function wake_lanes_of(r)
   local any = false
   for _, own in ipairs(r.spec.lanes) do
     if lane_of(own.name).waiting > 0 then
@@ -167,6 +180,8 @@ local function wake_lanes_of(r)
     end
   end
   return any
+end
+
 end
 
 -- Tasks.
@@ -257,25 +272,6 @@ local function scores(key, by_member)
   with_many('ZREM', key, remove)
 end
 
-local function members(prefix, by_name)
-  for name, of_lane in pairs(by_name) do
-    local by_member = {}
-    for rid, is in pairs(of_lane) do
-      by_member[rid] = is and select(2, cut('>I2I4', rid)) + cut('>I2', rid) * 4294967296
-    end
-    scores(prefix .. name, by_member)
-  end
-end
-
-local function sums(key, by)
-  local gone = {}
-  for field, n in pairs(by) do
-    if n ~= 0 and call('HINCRBY', key, field, n) <= 0 then gone[#gone + 1] = field end
-  end
-  with_many('HDEL', key, gone)
-  return gone
-end
-
 local function fields(key, by_field)
   local put, remove = {}, {}
   for field, value in pairs(by_field) do
@@ -295,9 +291,38 @@ local function flush_ready()
   READY_IS = {}
 end
 
+-- One more run of a list in a block.
+local function lead_to(list, block)
+  local blocks = IN_BLOCK[list]
+  if not blocks then
+    blocks = {}
+    IN_BLOCK[list] = blocks
+  end
+  blocks[block] = (blocks[block] or 0) + 1
+end
+
 -- In a scope of its own, as are other parts that nobody else calls: a script may have 200 local names.
 local flush
 do
+
+local function members(prefix, by_name)
+  for name, of_lane in pairs(by_name) do
+    local by_member = {}
+    for rid, is in pairs(of_lane) do
+      by_member[rid] = is and select(2, cut('>I2I4', rid)) + cut('>I2', rid) * 4294967296
+    end
+    scores(prefix .. name, by_member)
+  end
+end
+
+local function sums(key, by)
+  local gone = {}
+  for field, n in pairs(by) do
+    if n ~= 0 and call('HINCRBY', key, field, n) <= 0 then gone[#gone + 1] = field end
+  end
+  with_many('HDEL', key, gone)
+  return gone
+end
 
 local function flush_records()
   local records, removed, ended = {}, {}, {}
@@ -348,7 +373,7 @@ local function flush_told()
       last = last + 1
       size = size + #TOLD[2 * last]
     end
-    call('XADD', EVENTS, digits(cursor_before + last) .. '-0', unpack(TOLD, 2 * first - 1, 2 * last))
+    call('XADD', EVENTS, digits(BEGAN.cursor + last) .. '-0', unpack(TOLD, 2 * first - 1, 2 * last))
     first = last + 1
   end
 end
@@ -372,16 +397,6 @@ local function flush_untold()
     end
     if gone >= all then call('XDEL', EVENTS, id) end
   end
-end
-
--- One more run of a list in a block.
-local function lead_to(list, block)
-  local blocks = IN_BLOCK[list]
-  if not blocks then
-    blocks = {}
-    IN_BLOCK[list] = blocks
-  end
-  blocks[block] = (blocks[block] or 0) + 1
 end
 
 -- How many runs of a list are in a block, behind the number of the block.
@@ -421,7 +436,7 @@ end
 
 -- Tells watchers elsewhere, and answers what is told: nothing if nothing changed.
 local function tell_watchers(sender)
-  local silent = not (hint_ready or hint_agenda or hint_agents) and #hint_cancels == 0 and cursor == cursor_before
+  local silent = not (hint_ready or hint_agenda or hint_agents) and #hint_cancels == 0 and cursor == BEGAN.cursor
   if silent then return false end
   local function bit_of(is) return is and 1 or 0 end
   local told = { bit_of(hint_ready), bit_of(hint_agenda), bit_of(hint_agents), digits(cursor),
@@ -444,7 +459,7 @@ function flush(sender)
   flush_counts()
   flush_told()
   flush_untold()
-  if seq ~= seq_before or cursor ~= cursor_before or lane_version ~= lane_version_before then
+  if seq ~= BEGAN.seq or cursor ~= BEGAN.cursor or lane_version ~= BEGAN.lane_version then
     call('HSET', META, 'seq', digits(seq), 'cursor', digits(cursor), 'lane', digits(lane_version))
   end
   return tell_watchers(sender)

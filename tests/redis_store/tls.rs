@@ -16,7 +16,7 @@ fn tls() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
         let [authority, other, cert, key] =
             ["authority.pem", "other.pem", "server.pem", "server.key"].map(|name| certificates.path(name));
-        let server = redis_server::Server::start(&[
+        let _server = redis_server::Server::start(&[
             "--tls-port",
             &free,
             "--tls-cert-file",

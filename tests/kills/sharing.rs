@@ -86,6 +86,10 @@ pub(crate) async fn field_s06_two_schedulers_fire_each_occurrence_once(ground: G
     assert!(occurrences.len() as u64 >= ROUNDS, "{} occurrences", occurrences.len());
 }
 
+fn both_are_held(stage: &Stage) -> bool {
+    stage.held_in(Window::Fire).into_iter().collect::<HashSet<usize>>().len() == 2
+}
+
 /// Holds each scheduler before it fires until both are there, so many times; answers how often one of them was
 /// refused.
 pub(crate) async fn fire_together(stage: &mut Stage, rounds: u64) -> u64 {
@@ -96,14 +100,13 @@ pub(crate) async fn fire_together(stage: &mut Stage, rounds: u64) -> u64 {
         if let Heard::Told(_, crate::wire::Told::At { at, .. }) = &heard {
             refused += at.refused.len() as u64;
         }
-        let held: HashSet<usize> = stage.held_in(Window::Fire).into_iter().collect();
-        if held.len() == 2 {
+        if both_are_held(stage) {
             round += 1;
             stage.release(|_, at| at.window == Window::Fire);
         }
     }
-    // The answers of the last round, before anybody goes on.
-    while stage.held_in(Window::Fire).is_empty() {
+    // The answers of the last round: whoever comes back has had theirs.
+    while !both_are_held(stage) {
         if let Heard::Told(_, crate::wire::Told::At { at, .. }) = stage.next("the last round is over").await {
             refused += at.refused.len() as u64;
         }

@@ -10,6 +10,7 @@ use tenure::ownership::{
     Acquire, Acquired, DeclaredLost, Expected, Host, Ownership, OwnershipSettings, SessionKey, TaskKey,
     TaskState,
 };
+use tenure::store::faulty::{Fault, Faulty, Method};
 use tenure::store::{MemoryStore, Store};
 use tenure::{Settings, Tenure};
 
@@ -87,7 +88,9 @@ fn own_l13_who_was_suspended_is_refused_by_the_store_whatever_its_own_clock_says
     let (begun, begins) = mpsc::channel();
     let (wake, wakes) = mpsc::channel::<()>();
     let (effect, effects) = mpsc::channel();
-    let at_host = Arc::clone(&store);
+    // The heartbeat has a thread of its own here; of a machine that is suspended nothing hears anything.
+    let at_host = Arc::new(Faulty::new(Arc::clone(&store)));
+    at_host.script(Method::Renew, std::iter::repeat_n(Some(Fault::Refuse), 1000));
     let host = std::thread::spawn(move || {
         let settings = Settings { lease: LEASE, grace: Some(LEASE), ..Settings::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -8,8 +8,8 @@ use super::fault::{Fault, Step, invalid};
 use super::link::{self, Shared};
 use crate::store::{RefusedKind, tls};
 
-/// The version of the keys and records. A change of it is a new number, and a step from the one before. Before 2 nothing
-/// was released: there is no step from it.
+/// The version of the keys and records. A change of it is a new number, and a step from the one before. Before 2
+/// nothing was released: there is no step from it.
 const SCHEMA: u64 = 2;
 
 /// The oldest server: before it, scripts could not say that they only read.

@@ -39,6 +39,8 @@ async fn look(shared: &Arc<Shared>, told_of: &mut i64) -> Step<()> {
     let rows = conn.ask(SIZES, Vec::new()).await?;
     let Some(row) = rows.first() else { return Ok(()) };
     let (there, believed): (i64, i64) = (get(row, 0)?, get(row, 1)?);
+    // What was emptied is told of again as it fills.
+    *told_of = (*told_of).min(there);
     if there < FEW || there < believed.max(*told_of).saturating_mul(2) {
         return Ok(());
     }

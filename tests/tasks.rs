@@ -26,3 +26,5 @@ mod runs;
 mod schedules;
 #[path = "tasks/shutdown.rs"]
 mod shutdown;
+#[path = "tasks/waits.rs"]
+mod waits;

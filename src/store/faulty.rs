@@ -106,6 +106,8 @@ pub enum Fault {
     LoseAnswer,
     /// It happens when the gate lets it.
     Hold(Gate),
+    /// It happens, and is answered when the gate lets it.
+    HoldAnswer(Gate),
     /// It never happens, and is never answered.
     Hang,
     /// It happens, and is never answered.
@@ -220,6 +222,11 @@ impl Faulty {
             Some(Fault::Hold(gate)) => {
                 gate.hold().await;
                 call(&*self.inner).await
+            }
+            Some(Fault::HoldAnswer(gate)) => {
+                let answer = call(&*self.inner).await;
+                gate.hold().await;
+                answer
             }
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::HangAfter) => {

@@ -226,7 +226,11 @@ impl Tenure {
             let mut waiter = self.instance.waiters.wait_for(run_id);
             let run = tokio::select! {
                 biased;
-                Some(run) = waiter.settled() => run,
+                told = waiter.settled() => match told {
+                    Some(run) => run,
+                    // The look may have begun before: another one sees it.
+                    None => continue,
+                },
                 run = self.run(run_id) => run?,
             };
             let over = until.is_some_and(|until| until <= Instant::now());

@@ -18,28 +18,36 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
         return;
     }
     let (task, run) = runtime().block_on(kept(plan.kept));
-    for (what, bytes, goal) in [("scheduled task", task, 1024.0), ("finished run", run, 16.0)] {
+    let (tasks, runs) = (plan.kept, COUNTED * plan.kept);
+    for (what, bytes, of, goal) in
+        [("scheduled task", task, tasks, 1024.0), ("finished run", run, runs, 16.0)]
+    {
         let bytes = Samples(vec![bytes]);
-        let figure = format!("resident bytes that a host keeps of a {what}, of {} more", show(plan.kept));
+        let figure = format!("resident bytes that a host keeps of a {what}, of {} more", show(of));
         let row = Row::new(figure, Kind::Full.name(), &bytes, Unit::MoreBytes);
         table.print(row.goal(Goal::AtMost(goal), &bytes, Unit::MoreBytes));
     }
 }
 
-/// Of a task, of a run. More of both come first, so that caches are full that have an end.
+/// So many times as many runs come first, so that caches are full that have an end.
+const WARM: usize = 10;
+/// So many times as many runs are counted: an allocator takes and gives back by the megabyte.
+const COUNTED: usize = 10;
+
+/// Of a task, of a run.
 async fn kept(count: usize) -> (f64, f64) {
     let bench = Bench::open(Kind::Full).await;
     let tenure = host(&bench, 64).await;
     tenure.register_agent("noop", |_: RunContext| async { Ok(().into()) }).expect("an agent");
     schedule(&bench, &tenure, 0..count).await;
-    finish(&bench, 5 * count, 5 * count).await;
+    finish(&bench, WARM * count, WARM * count).await;
     let begun = resident_bytes();
     schedule(&bench, &tenure, count..2 * count).await;
     let scheduled = resident_bytes();
-    finish(&bench, count, 6 * count).await;
+    finish(&bench, COUNTED * count, (WARM + COUNTED) * count).await;
     let finished = resident_bytes();
     tenure.shutdown().await.expect("a shutdown");
-    ((scheduled - begun) / number(count), (finished - scheduled) / number(count))
+    ((scheduled - begun) / number(count), (finished - scheduled) / number(COUNTED * count))
 }
 
 /// Tasks that begin tomorrow.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use tenure_actors::{ProcessContext, ProcessResult};
 use tokio::sync::broadcast::error::RecvError;
@@ -51,7 +52,7 @@ async fn beat(instance: &Instance) {
         // Who holds nothing has nothing to renew, and sleeps. What is wanted in between delays no heartbeat.
         let tick = async {
             instance.live.some().await;
-            sleep_until(*next.get_or_insert_with(|| Instant::now() + instance.settings().heartbeat())).await;
+            sleep_until(*next.get_or_insert_with(|| Instant::now() + pause(instance))).await;
         };
         let hurry = tokio::select! {
             () = tick => {
@@ -70,6 +71,13 @@ async fn beat(instance: &Instance) {
     }
 }
 
+/// From one renewal to the next. A twentieth of the heartbeat is for the answer: what the store commands is heard
+/// within a heartbeat, hint or not (contract durable-tasks.md, T40).
+fn pause(instance: &Instance) -> Duration {
+    let heartbeat = instance.settings().heartbeat();
+    heartbeat - heartbeat / 20
+}
+
 /// Waits for a hint that something is wanted of runs that are held here.
 async fn wanted(instance: &Instance, hints: &mut broadcast::Receiver<Hint>) -> Vec<Arc<LiveRun>> {
     loop {
@@ -86,7 +94,7 @@ async fn wanted(instance: &Instance, hints: &mut broadcast::Receiver<Hint>) -> V
 
 impl Instance {
     /// How long a lease is relied on after it was asked for.
-    pub(crate) fn reliance(&self) -> std::time::Duration {
+    pub(crate) fn reliance(&self) -> Duration {
         self.settings().lease.saturating_sub(self.settings().margin())
     }
 

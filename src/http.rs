@@ -55,6 +55,7 @@ mod status;
 mod stream;
 mod tasks;
 mod text;
+mod wanted;
 mod wording;
 
 pub use openapi::openapi;
@@ -260,7 +261,8 @@ mod tests {
         let router = Router::new()
             .route("/fails", axum::routing::get(fails))
             .layer(from_fn_with_state(api.clone(), around));
-        let answer = router.oneshot(Request::get("/fails").body(Body::empty()).unwrap()).await.unwrap();
+        let request = Request::get("/fails").header("host", "localhost").body(Body::empty()).unwrap();
+        let answer = router.oneshot(request).await.unwrap();
         assert_eq!(answer.status(), 500);
         assert_eq!(answer.headers()["content-type"], problem::MEDIA_TYPE);
         let body = to_bytes(answer.into_body(), 1 << 16).await.unwrap();

@@ -145,6 +145,12 @@ impl Tenure {
         self.instance.unregister(agent_id)
     }
 
+    /// Whether an agent of this name is registered here. Another host of the store may have it all the same.
+    #[must_use]
+    pub fn has_agent(&self, agent_id: &AgentId) -> bool {
+        self.instance.agent(agent_id).is_some()
+    }
+
     /// The agents registered here, by name.
     #[must_use]
     pub fn agents(&self) -> Arc<[AgentId]> {

@@ -55,6 +55,8 @@ fn main() -> ExitCode {
         let name = "own_s1_2_two_hosts_of_one_store_keep_who_owns_what_for_any_language";
         trials.push(trial(server, name, url, own, &arguments));
     }
+    let name = "a_run_that_is_watched_outlives_an_outage_of_its_store";
+    trials.push(trial("redis", name, redis, outlive, &arguments));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -97,6 +99,32 @@ fn own(url: Url) -> Result<(), String> {
     let store = ["--store", &url];
     let (one, other) = (place.serve(&store), place.serve(&store));
     owned::play(&one, &other, "chat-7");
+    Ok(())
+}
+
+/// Goes on until its folder holds a file `go`.
+const WAITS: &str = r#"
+[agents.waits]
+kind = "command"
+working_directory = "."
+command = ["sh", "-c", "until [ -e go ]; do sleep 0.02; done; echo went on"]
+[tasks.waits]
+query = "q"
+"#;
+
+/// With a server of its own, which is killed and comes back.
+fn outlive(_: Url) -> Result<(), String> {
+    let mut server = redis_server::Server::start(&["--appendonly", "yes", "--appendfsync", "always"])?;
+    let place = Place::with(WAITS);
+    let mut run = place.start(&["run", "tenure.toml", "--store", &server.url()]);
+    run.line("started");
+    server.kill();
+    run.error("the run goes on meanwhile");
+    server.begin()?;
+    place.write("go", "");
+    let done = run.done();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.out.contains("|  went on") && done.out.contains("completed"), "{done:?}");
     Ok(())
 }
 

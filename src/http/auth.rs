@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Version, header};
 
 use super::options::HttpOptions;
 use super::problem::{Kind, Problem};
@@ -19,7 +19,7 @@ pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Whether a request may be served.
 pub(super) fn admit(options: &HttpOptions, parts: &Parts) -> Result<(), Problem> {
-    one_host(&parts.headers)?;
+    one_host(parts)?;
     if OPEN.contains(&parts.uri.path()) {
         return Ok(());
     }
@@ -47,7 +47,7 @@ fn local(options: &HttpOptions, parts: &Parts) -> Result<(), Problem> {
     let host = parts.headers.get(header::HOST);
     let asked = match (parts.uri.authority(), host) {
         (Some(authority), _) => Some(Place::of(authority)),
-        (None, Some(host)) => Some(host.to_str().ok().and_then(Place::parse)),
+        (None, Some(host)) => Some(place_of(host)),
         (None, None) => None,
     };
     if let Some(asked) = &asked
@@ -68,12 +68,24 @@ fn local(options: &HttpOptions, parts: &Parts) -> Result<(), Problem> {
         .hint("a browser sent this for another site; with a token set, pages may ask that have it"))
 }
 
-/// Two of them would be read by a proxy as the one and here as the other (RFC 9112, section 3.2).
-fn one_host(headers: &HeaderMap) -> Result<(), Problem> {
-    match headers.get_all(header::HOST).iter().count() {
-        0 | 1 => Ok(()),
-        many => Err(Problem::new(Kind::Unparsable, format!("expected one header \"Host\", found {many}"))),
-    }
+/// Whoever speaks HTTP/1.1 says which host is meant, once, as a host: two of them would be read by a proxy as the one
+/// and here as the other (RFC 9112, section 3.2).
+fn one_host(parts: &Parts) -> Result<(), Problem> {
+    let hosts: Vec<&HeaderValue> = parts.headers.get_all(header::HOST).iter().collect();
+    let found = match hosts.as_slice() {
+        [] if parts.version != Version::HTTP_11 => return Ok(()),
+        // Of a request whose target has no host, it is there and empty.
+        [host] if host.is_empty() || place_of(host).is_some() => return Ok(()),
+        [] => "none".to_owned(),
+        [host] => shown(&String::from_utf8_lossy(host.as_bytes())),
+        many => many.len().to_string(),
+    };
+    let expected = "expected one header \"Host\" with a name or an address, and perhaps a port";
+    Err(Problem::new(Kind::Unparsable, format!("{expected}, found {found}")))
+}
+
+fn place_of(host: &HeaderValue) -> Option<Place> {
+    host.to_str().ok().and_then(Place::parse)
 }
 
 /// Where a request goes to, or a page comes from.
@@ -130,10 +142,18 @@ mod tests {
     use super::*;
     use axum::http::Request;
 
+    /// With the host of this machine, if none is named.
     fn asked(options: &HttpOptions, path: &str, headers: &[(&str, &str)]) -> u16 {
+        let own = [("host", "localhost")];
+        let named = headers.iter().any(|(name, _)| *name == "host");
+        let headers = [if named { &[][..] } else { &own }, headers].concat();
+        asked_by(Version::HTTP_11, options, path, &headers)
+    }
+
+    fn asked_by(version: Version, options: &HttpOptions, path: &str, headers: &[(&str, &str)]) -> u16 {
         use axum::response::IntoResponse;
-        let request =
-            headers.iter().fold(Request::get(path), |request, (name, value)| request.header(*name, *value));
+        let request = Request::get(path).version(version);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let (parts, ()) = request.body(()).unwrap().into_parts();
         admit(options, &parts).err().map_or(200, |problem| problem.into_response().status().as_u16())
     }
@@ -155,21 +175,7 @@ mod tests {
         ] {
             assert_eq!(asked(&options, "/background/tasks", &[("host", host)]), 200, "{host}");
         }
-        for host in [
-            "evil.example",
-            "localhost.evil.example:8000",
-            "localhost..",
-            "10.0.0.1",
-            "[::2]",
-            "[::1",
-            "::1",
-            "",
-            "a b",
-            "user@evil",
-            "evil@localhost",
-            "localhost:http",
-            "localhost:99999",
-        ] {
+        for host in ["evil.example", "localhost.evil.example:8000", "localhost..", "10.0.0.1", "[::2]", ""] {
             assert_eq!(asked(&options, "/background/tasks", &[("host", host)]), 421, "{host}");
             assert_eq!(asked(&options, "/healthz", &[("host", host)]), 200, "{host}");
         }
@@ -189,8 +195,27 @@ mod tests {
         }
         let with_a_token = HttpOptions { token: Some(Token::new("s3cret")), ..HttpOptions::default() };
         assert_eq!(asked(&with_a_token, "/background/tasks", &twice), 400);
+        for host in [
+            "[::1",
+            "::1",
+            "a b",
+            "user@evil",
+            "evil@localhost",
+            "localhost:http",
+            "localhost:99999",
+            "\u{e9}",
+        ] {
+            for options in [&options, &with_a_token] {
+                assert_eq!(asked(options, "/background/tasks", &[("host", host)]), 400, "{host}");
+            }
+        }
+        for path in ["/background/tasks", "/healthz", "http://localhost/background/tasks"] {
+            assert_eq!(asked_by(Version::HTTP_11, &options, path, &[]), 400, "{path}");
+            assert_eq!(asked_by(Version::HTTP_10, &options, path, &[]), 200, "{path}");
+        }
+        let over_2 = asked_by(Version::HTTP_2, &options, "http://localhost/background/tasks", &[]);
+        assert_eq!(over_2, 200, "there the target says it");
         // Of a whole address, the header says nothing any more (RFC 9112, section 3.2.2).
-        assert_eq!(asked(&options, "http://evil.example/background/tasks", &[]), 421);
         assert_eq!(asked(&options, "http://evil.example/background/tasks", &[("host", "localhost")]), 421);
         assert_eq!(asked(&options, "http://localhost/background/tasks", &[("host", "evil.example")]), 200);
     }

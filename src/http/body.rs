@@ -13,6 +13,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::time::timeout;
 
 use super::Api;
+use super::limits::Since;
 use super::problem::{Kind, Problem};
 use super::query::shown;
 use crate::model::read;
@@ -52,6 +53,8 @@ impl FromRequest<Api> for Given {
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let options = api.options();
         let (parts, body) = request.into_parts();
+        let since = parts.extensions.get::<Since>();
+        since.into_iter().for_each(Since::arriving);
         let limit = options.max_body_bytes;
         if announced(&parts.headers).is_some_and(|bytes| bytes > limit) {
             linger(&mut body.into_data_stream()).await;
@@ -62,6 +65,7 @@ impl FromRequest<Api> for Given {
             Problem::new(Kind::Slow, format!("the body did not arrive within {waited:?}"))
         };
         let bytes = timeout(options.body_timeout, collect(body, limit)).await.map_err(late)??;
+        since.into_iter().for_each(Since::arrived);
         if bytes.is_empty() {
             return Ok(Self(None));
         }

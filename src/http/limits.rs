@@ -1,5 +1,7 @@
 //! How much is done at once, and for how long.
 
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use super::Api;
 use super::problem::{Kind, Problem};
@@ -42,12 +46,42 @@ pub(super) fn full(what: &str, most: usize) -> Problem {
     Problem::new(Kind::Busy, format!("{most} {what} already, which is the limit")).retry_after(1)
 }
 
-/// Answers in time, whatever the store does.
-pub(super) async fn in_time(State(api): State<Api>, request: Request, next: Next) -> Response {
+/// Since when an answer is worked on; nothing while the body is arriving, for which there is a limit of its own.
+#[derive(Clone)]
+pub(super) struct Since(watch::Sender<Option<Instant>>);
+
+impl Since {
+    /// The body is on its way.
+    pub(super) fn arriving(&self) {
+        self.0.send_replace(None);
+    }
+
+    /// All of it is here.
+    pub(super) fn arrived(&self) {
+        self.0.send_replace(Some(Instant::now()));
+    }
+}
+
+/// Answers in time, whatever the store does. A slow body is blamed on who sends it, and takes nothing of that time.
+pub(super) async fn in_time(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let limit = api.options().request_timeout;
-    match tokio::time::timeout(limit, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => late(limit).into_response(),
+    let since = Since(watch::Sender::new(Some(Instant::now())));
+    let mut changes = since.0.subscribe();
+    request.extensions_mut().insert(since);
+    let mut work = pin!(next.run(request));
+    loop {
+        let begun = *changes.borrow_and_update();
+        let up = async {
+            match begun {
+                Some(begun) => sleep_until(begun + limit).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            response = &mut work => return response,
+            () = up => return late(limit).into_response(),
+            Ok(()) = changes.changed() => {}
+        }
     }
 }
 

@@ -35,7 +35,7 @@ pub struct HttpOptions {
     pub max_connections: usize,
     /// The longest that a request waits for a run. Default 1 hour.
     pub max_wait: Duration,
-    /// The longest that a request takes which does not wait for a run. Default 30 s.
+    /// The longest that a request takes which does not wait for a run, from when its body has arrived. Default 30 s.
     pub request_timeout: Duration,
     /// The longest that the head of a request may take, and an unused connection stay open. Default 30 s.
     pub header_timeout: Duration,

@@ -5,38 +5,32 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::body::Given;
-use super::limits::{self, within};
+use super::limits::within;
 use super::names::Named;
 use super::problem::{Answer, Problem};
 use super::query::{self, Words, flag, instant, text, word};
-use super::stream::closed;
+use super::wanted::{self, Wanted, place, shown, status_of, wait_for};
 use super::{Api, answer, pages, schemas};
-use crate::error::Error;
 use crate::model::{
     AgentId, ApprovalAnswer, CancelMode, Invalid, Run, RunId, RunResult, RunStatus, Seconds, TaskId,
     Timestamp, Trigger, value_of,
 };
 use crate::rules::CancelRequest;
 use crate::store::RunFilter;
-use crate::tenure::RunRequest;
 use crate::view::{AttemptView, RunView};
 
 /// Up to how many runs a total is exact.
 const EXACT: u64 = 10_000;
 /// About how many bytes a run takes besides what its users wrote.
 const RUN_BYTES: usize = 1 << 10;
-/// The longest text, in bytes: as long as a task's.
-const MOST_QUERY_BYTES: usize = 1 << 20;
 const MOST_REASON_BYTES: usize = 4 << 10;
 /// The longest name of who cancels.
 const MOST_NAME_BYTES: usize = 255;
-const MOST_KEY_BYTES: usize = 255;
 /// The longest text that is looked for.
 const MOST_TEXT_BYTES: usize = 1 << 10;
 
@@ -138,16 +132,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
     serde_json::from_str::<Seconds>(text)
         .map(Seconds::duration)
         .map_err(|_| format!("a number of seconds, found {}", query::shown(text)))
-}
-
-fn status_of(settled: bool) -> StatusCode {
-    if settled { StatusCode::OK } else { StatusCode::ACCEPTED }
-}
-
-/// A run as it is shown, with the reason why it waits.
-async fn shown(api: &Api, run: &Run) -> Result<RunView, Problem> {
-    let waiting = within(api, api.tenure().waiting(run)).await?;
-    Ok(RunView::from(run).waiting(waiting))
 }
 
 /// The attempts of a run, in order
@@ -326,106 +310,8 @@ pub(super) async fn retry(
 ) -> Answer {
     query::nothing(&parts)?;
     let wanted = Wanted::read(&given, &parts.headers)?;
-    if wanted.fields.override_pause {
+    if wanted.overrides_pause() {
         return Err(Problem::field("override_pause", "nothing: a retry runs though the task is paused"));
     }
-    begin(&api, &wanted, api.tenure().retry(&run_id, wanted.request())).await
-}
-
-// --- wanting a run ------------------------------------------------------------------------------------------
-
-/// What a request says of the run that it wants.
-pub(super) struct Wanted {
-    fields: WantedFields,
-    key: Option<Arc<str>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct WantedFields {
-    query: Option<Arc<str>>,
-    wait: bool,
-    timeout_seconds: Option<Seconds>,
-    override_pause: bool,
-}
-
-impl Wanted {
-    pub(super) fn read(given: &Given, headers: &HeaderMap) -> Result<Self, Problem> {
-        let fields: WantedFields = given.read()?;
-        if let Some(query) = &fields.query {
-            let fits = !query.trim().is_empty() && query.len() <= MOST_QUERY_BYTES;
-            if !fits {
-                let expected = format!("text that is not blank, of at most {MOST_QUERY_BYTES} bytes");
-                return Err(Problem::field("query", expected));
-            }
-        }
-        Ok(Self { fields, key: key(headers)? })
-    }
-
-    pub(super) fn request(&self) -> RunRequest {
-        RunRequest {
-            query: self.fields.query.clone(),
-            idempotency_key: self.key.clone(),
-            override_pause: self.fields.override_pause,
-        }
-    }
-}
-
-/// The idempotency key of a request.
-fn key(headers: &HeaderMap) -> Result<Option<Arc<str>>, Problem> {
-    const NAME: &str = "idempotency-key";
-    let mut given = headers.get_all(NAME).iter();
-    let Some(first) = given.next() else { return Ok(None) };
-    let text = first.to_str().ok().filter(|_| given.next().is_none()).map(str::trim);
-    match text {
-        Some(text) if (1..=MOST_KEY_BYTES).contains(&text.len()) => Ok(Some(text.into())),
-        _ => Err(Problem::field(
-            "Idempotency-Key",
-            format!("one header of 1 to {MOST_KEY_BYTES} visible ASCII characters"),
-        )),
-    }
-}
-
-/// Wants a run, and waits for it if that is asked for. Nothing is wanted when there is no room to wait.
-pub(super) async fn begin(
-    api: &Api,
-    wanted: &Wanted,
-    want: impl Future<Output = Result<Run, Error>>,
-) -> Answer {
-    let WantedFields { wait, timeout_seconds, .. } = wanted.fields;
-    let place = wait.then(|| place(api)).transpose()?;
-    let run = within(api, want).await?;
-    let (run, settled) = match place {
-        Some(_) => wait_for(api, run, timeout_seconds.map(Seconds::duration)).await?,
-        None => (run, false),
-    };
-    let place = format!("/background/runs/{}", run.run_id);
-    // Why it waits is not looked up: who wants many runs wants them fast.
-    answer::at(status_of(settled), &place, &RunView::from(&run))
-}
-
-fn place(api: &Api) -> Result<limits::Place, Problem> {
-    let most = api.options().max_waits;
-    api.waits().enter(most).ok_or_else(|| limits::full("requests wait for a run", most))
-}
-
-/// The run when it has settled, or as it is when the time is up or the interface is shut down.
-async fn wait_for(api: &Api, run: Run, limit: Option<Duration>) -> Result<(Run, bool), Problem> {
-    if run.status.is_settled() {
-        return Ok((run, true));
-    }
-    let longest = api.options().max_wait;
-    let limit = limit.map_or(longest, |limit| limit.min(longest));
-    let mut closing = api.closing();
-    tokio::select! {
-        state = api.tenure().wait(&run.run_id, Some(limit)) => {
-            let state = state?;
-            Ok((state.run, state.settled))
-        }
-        () = closed(&mut closing) => {
-            let run = within(api, api.tenure().run(&run.run_id)).await?;
-            let settled = run.status.is_settled();
-            Ok((run, settled))
-        }
-    }
+    wanted::begin(&api, &wanted, api.tenure().retry(&run_id, wanted.request())).await
 }

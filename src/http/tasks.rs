@@ -11,8 +11,8 @@ use super::body::Given;
 use super::names::Named;
 use super::problem::{Answer, Problem};
 use super::query::{self, Words, word};
-use super::runs::{self, Wanted};
 use super::status::{active, all, by_status};
+use super::wanted::{self, Wanted};
 use super::{Api, answer, pages, schemas};
 use crate::model::{
     AgentId, Occurrence, RunStatus, Schedule, ScheduleState, Task, TaskId, TaskPatch, TaskSpec, Timestamp,
@@ -49,9 +49,39 @@ struct Tasks<'a> {
     unreadable: Vec<answer::Unreadable>,
 }
 
+/// A task as it was stored just now, with what its user may not have meant.
+#[derive(Serialize)]
+struct Stored {
+    #[serde(flatten)]
+    task: TaskView,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Warning>,
+}
+
+/// What is taken as it was given, and is likely to be wrong.
+#[derive(Serialize)]
+struct Warning {
+    field: &'static str,
+    message: String,
+}
+
+impl Stored {
+    fn new(api: &Api, task: &Task) -> Self {
+        Self { task: TaskView::from(task), warnings: nobody(api, &task.spec.agent_id).into_iter().collect() }
+    }
+}
+
+/// Warns of an agent that is not here: another host of the store may have it, or one that is still to come, so the
+/// task is stored all the same.
+fn nobody(api: &Api, agent_id: &AgentId) -> Option<Warning> {
+    let message = || format!("no host here has agent \"{agent_id}\": its runs wait until one has");
+    (!api.tenure().has_agent(agent_id)).then(|| Warning { field: "agent_id", message: message() })
+}
+
 /// Stores a new task
 ///
-/// `agent_id` may be left out when the host has one agent, or a default one.
+/// `agent_id` may be left out when the host has one agent, or a default one. A task whose agent this host does not have
+/// is stored all the same, as another may have it: `warnings` says so.
 #[utoipa::path(post, path = "/background/tasks", tag = "tasks", operation_id = "create_task",
     request_body = schemas::NewTask,
     responses(
@@ -67,7 +97,7 @@ pub(super) async fn create(State(api): State<Api>, parts: Parts, given: Given) -
     };
     let task = api.tenure().create_task(spec).await?;
     let place = format!("/background/tasks/{}", task.spec.task_id);
-    answer::at(StatusCode::CREATED, &place, &TaskView::from(&task))
+    answer::at(StatusCode::CREATED, &place, &Stored::new(&api, &task))
 }
 
 /// The agent of a task that names none.
@@ -121,7 +151,7 @@ pub(super) async fn get(State(api): State<Api>, parts: Parts, Named(task_id): Na
 
 /// Changes some fields of a task
 ///
-/// Each field that is given is replaced as a whole; `null` puts back its default.
+/// Each field that is given is replaced as a whole; `null` puts back its default. `warnings` are as for a new task.
 #[utoipa::path(patch, path = "/background/tasks/{task_id}", tag = "tasks", operation_id = "change_task",
     params(("task_id" = String, Path, description = "the task")),
     request_body = schemas::TaskChange,
@@ -134,7 +164,7 @@ pub(super) async fn change(
 ) -> Answer {
     query::nothing(&parts)?;
     let task = api.tenure().patch_task(&task_id, TaskPatch::parse(given.text()?)?).await?;
-    answer::ok(&TaskView::from(&task))
+    answer::ok(&Stored::new(&api, &task))
 }
 
 /// What was done to a task.
@@ -328,5 +358,5 @@ pub(super) async fn run(
     let headers: &HeaderMap = &parts.headers;
     let wanted = Wanted::read(&given, headers)?;
     let tenure = api.tenure();
-    runs::begin(&api, &wanted, tenure.run_now(&task_id, wanted.request())).await
+    wanted::begin(&api, &wanted, tenure.run_now(&task_id, wanted.request())).await
 }

@@ -37,6 +37,7 @@ fn an_agent_that_nobody_has_is_warned_of() {
     let place = Place::with(CONFIG);
     place.write("nothing.toml", "");
     let added = place.line("tasks add hello --agent greter --query q --json").well();
+    assert_eq!(added.json()["warnings"][0]["field"], "agent_id", "{}", added.out);
     assert!(added.err.contains("warning: no host here has agent \"greter\""), "{}", added.err);
     let edited = place.line("tasks edit hello --agent echo").well();
     assert!(!edited.err.contains("warning"), "{}", edited.err);
@@ -49,7 +50,10 @@ fn an_agent_that_nobody_has_is_warned_of() {
     };
     assert!(over.err.contains("no host here has agent \"greter\""), "{}", over.err);
     let doctor = place.line("doctor").out;
-    assert!(doctor.contains("hello: no host with these settings has its agent"), "{doctor}");
+    assert!(
+        doctor.contains("hello: a host with these settings does not have its agent \"greter\""),
+        "{doctor}"
+    );
 }
 
 #[test]

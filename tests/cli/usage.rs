@@ -95,6 +95,35 @@ fn a_server_that_is_not_there_is_told_with_what_to_do() {
 }
 
 #[test]
+fn the_server_of_a_store_that_is_not_there_is_told_in_a_line() {
+    let place = Place::new();
+    let schemes = [
+        #[cfg(feature = "postgres")]
+        "postgres",
+        #[cfg(feature = "redis")]
+        "redis",
+        #[cfg(feature = "mongodb")]
+        "mongodb",
+    ];
+    for scheme in schemes {
+        // Who waits less finds out sooner.
+        let mut command =
+            place.command(&["tasks", "list", "--store", &format!("{scheme}://u:hunter2@127.0.0.1:1/0")]);
+        let said = crate::program::said(command.env("TENURE_BUSY_TIMEOUT", "300ms"));
+        assert_eq!((said.code(), &*said.out), (7, ""), "{}", said.err);
+        assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+        let begins = format!("error: the store refused: unavailable: \"{scheme}");
+        assert!(said.err.starts_with(&begins) && said.err.contains("127.0.0.1:1"), "{}", said.err);
+        assert!(
+            said.err.to_lowercase().contains("refused") && said.err.contains("try again"),
+            "{}",
+            said.err
+        );
+        assert!(!said.err.contains("hunter2"), "{}", said.err);
+    }
+}
+
+#[test]
 fn what_is_no_server_of_ours_is_told() {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

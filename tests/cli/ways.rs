@@ -105,6 +105,19 @@ fn the_counts_of_the_store_are_those_of_its_server() {
 }
 
 #[test]
+fn task_t05_tasks_whose_agent_a_server_does_not_have_are_told_by_the_doctor_and_when_they_are_made() {
+    let (place, server) = lived_in();
+    let asked = ["--url", &*server.url];
+    let doctor = place.run(&[&["doctor"][..], &asked].concat());
+    let told = "later: the server does not have its agent \"elsewhere\"";
+    assert!(doctor.out.contains(told), "{}", doctor.out);
+    let add = ["tasks", "add", "more", "--agent", "elsewhere", "--query", "q"];
+    let added = place.run(&[&add[..], &asked].concat()).well();
+    let warning = "warning: no host here has agent \"elsewhere\": its runs wait until one has\n";
+    assert_eq!(added.err, warning);
+}
+
+#[test]
 fn a_server_has_a_tree_and_a_store_has_none_of_its_own() {
     let (place, server) = lived_in();
     let tree = place.run(&["tree", "--url", &server.url]).well().out;

@@ -197,9 +197,36 @@ async fn what_does_not_exist_and_what_cannot_be_done_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_does_not_say_which_host_it_is_for_is_refused() {
+    let served = Served::new().await;
+    let ask = async |line: &str, host: &str| {
+        let head = format!("{line}\r\n{host}connection: close\r\n\r\n");
+        served.bytes(head.as_bytes()).await
+    };
+    let line = "GET /background/tasks HTTP/1.1";
+    for host in ["", "host: a b\r\n", "host: localhost\r\nhost: localhost\r\n"] {
+        let answer = ask(line, host).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{host:?}: {answer}");
+        assert!(answer.contains("urn:tenure:problem:unparsable"), "{host:?}: {answer}");
+        assert!(answer.contains("expected one header \\\"Host\\\""), "{host:?}: {answer}");
+    }
+    assert!(ask("GET /healthz HTTP/1.1", "").await.starts_with("HTTP/1.1 400 "));
+    assert!(ask(line, "host: localhost\r\n").await.starts_with("HTTP/1.1 200 "));
+    // Of whom speaks HTTP/1.0 it is not asked.
+    assert!(ask("GET /background/tasks HTTP/1.0", "").await.starts_with("HTTP/1.0 200 "));
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn half_requests_and_slow_callers_are_let_go() {
     let short = std::time::Duration::from_millis(300);
-    let options = HttpOptions { header_timeout: short, body_timeout: short, ..HttpOptions::default() };
+    // No less for the work than for the body, and no more.
+    let options = HttpOptions {
+        header_timeout: short,
+        body_timeout: short,
+        request_timeout: short,
+        ..HttpOptions::default()
+    };
     let served = Served::with(options).await;
     served.bytes(b"").await;
     served.bytes(b"GET /background/tasks HTT").await;
@@ -208,6 +235,8 @@ async fn half_requests_and_slow_callers_are_let_go() {
     let answer = served.bytes(format!("{head}content-length: 100\r\n\r\n{{").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(answer.contains("urn:tenure:problem:request_timeout"), "{answer}");
+    let answer = served.bytes(format!("{head}transfer-encoding: chunked\r\n\r\n1\r\n").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "it is not the work that took long: {answer}");
     for nonsense in ["nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n"] {
         let answer = served.bytes(nonsense.as_bytes()).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer}");

@@ -172,6 +172,33 @@ async fn a_request_is_answered_in_time_though_the_store_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_run_is_not_told_that_there_is_none_when_the_store_fails_meanwhile() {
+    let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
+    let served = Served::on(faulty.clone(), HttpOptions::default()).await;
+    served.task("elsewhere", json!({ "overlap_policy": "allow_parallel" })).await;
+    let path = "/background/tasks/elsewhere/run";
+    let many = || (0..3).map(|_| Some(Fault::Refuse));
+    faulty.script(faulty::Method::Run, [Some(Fault::Refuse)]);
+    let told = served.post(path, json!({ "wait": true, "timeout_seconds": 0.2 })).await;
+    let run = told.expect(202)["run_id"].as_str().unwrap();
+    assert_eq!(told.header("location"), format!("/background/runs/{run}"));
+    faulty.script(faulty::Method::Run, many());
+    let waits = json!({ "wait": true, "timeout_seconds": 20 });
+    let told = tokio::join!(served.post(path, waits), async {
+        // Each of these is looked for by who waits, who looks again.
+        while faulty.calls(faulty::Method::Run) < 5 {
+            tokio::task::yield_now().await;
+        }
+        served
+            .tenure
+            .register_agent("elsewhere", |_: tenure::RunContext| async { Ok("done".into()) })
+            .unwrap();
+    });
+    assert_eq!(told.0.expect(200)["status"], "completed");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn after_a_lost_answer_a_caller_is_told_that_it_may_have_been_done() {
     let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
     let served = Served::on(faulty.clone(), HttpOptions::default()).await;

@@ -56,6 +56,29 @@ async fn a_task_that_names_no_agent_gets_the_only_one_or_the_default() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn task_t05_a_task_of_an_agent_that_is_not_here_is_stored_and_warned_of() {
+    let served = Served::new().await;
+    let made = served.post(TASKS, json!({ "task_id": "t", "agent_id": "elsewhere", "query": "q" })).await;
+    let warning = |agent: &str| {
+        let message = format!("no host here has agent \"{agent}\": its runs wait until one has");
+        json!([{ "field": "agent_id", "message": message }])
+    };
+    assert_eq!(made.expect(201)["warnings"], warning("elsewhere"));
+    let shown = served.get("/background/tasks/t").await;
+    assert!(shown.expect(200).get("warnings").is_none(), "a record is a record: {}", shown.text);
+    let run = served.post("/background/tasks/t/run", json!({})).await;
+    assert_eq!(
+        run.expect(202)["waiting"]["reason"],
+        json!({ "reason": "no_agent", "agent_id": "elsewhere" })
+    );
+    let change =
+        |agent: &'static str| served.send(Method::PATCH, "/background/tasks/t", json!({ "agent_id": agent }));
+    assert!(change("echo").await.expect(200).get("warnings").is_none());
+    assert_eq!(change("nobody").await.expect(200)["warnings"], warning("nobody"));
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tasks_are_listed_page_by_page() {
     let served = Served::new().await;
     for n in 0..5 {

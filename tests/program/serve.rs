@@ -195,3 +195,20 @@ fn own_s1_2_two_servers_on_one_file_keep_who_owns_what_for_any_language() {
     let (one, other) = (place.serve(&[]), place.serve(&[]));
     crate::owned::play(&one, &other, "chat-7");
 }
+
+/// A store that takes the call and says nothing: whoever opens it waits for a long time.
+#[cfg(feature = "postgres")]
+#[test]
+fn who_waits_for_a_store_that_says_nothing_ends_when_it_is_told() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let store = format!("postgres://u@{}/d", silent.local_addr().unwrap());
+    let place = waits("");
+    for (command, code) in [(&["serve", "--listen", "127.0.0.1:0"][..], 0), (&["run", "tenure.toml"], 6)] {
+        let started = place.start(&[command, &["--store", &store]].concat());
+        let call = silent.accept().unwrap();
+        started.signal(Signal::TERM);
+        let done = started.done();
+        assert_eq!((done.code, &*done.out), (Some(code), ""), "{done:?}");
+        drop(call);
+    }
+}

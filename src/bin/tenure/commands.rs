@@ -16,6 +16,7 @@ mod reference;
 mod runs;
 mod settle;
 mod store;
+mod task_file;
 mod tasks;
 
 pub(crate) use agents::Agents;

@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod declare;
 mod exit;
+mod given;
 mod logging;
 mod orphans;
 mod output;

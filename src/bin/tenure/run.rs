@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::args::Global;
 use crate::config::{FileTask, Loaded};
 use crate::exit::{Exit, Failure};
+use crate::given::text_or_stdin;
 use crate::logging::{self, Reader};
 use crate::output::Output;
 use crate::signals::Signals;
@@ -38,7 +39,7 @@ pub(crate) struct RunArgs {
     file: PathBuf,
     /// The task, if the file has several
     task: Option<String>,
-    /// Ask this instead of the query of the task
+    /// Ask this instead of the query of the task; `-` for standard input
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
     /// Nothing but one JSON document at the end: the run, its attempts, events and files
@@ -55,13 +56,21 @@ const LOOKS_EVERY: Duration = Duration::from_millis(100);
 const TELLS_EVERY: Duration = Duration::from_millis(250);
 
 /// `tenure run`.
-pub(crate) async fn run(args: RunArgs, global: &Global, output: Output) -> Result<Exit, Failure> {
-    let mut signals = Signals::listen()?;
+pub(crate) async fn run(mut args: RunArgs, global: &Global, output: Output) -> Result<Exit, Failure> {
     let loaded = load(&args.file, global)?;
     let task = choose(&loaded, args.task.as_deref())?;
+    // What stands on standard input may be long in coming: whoever gives up meanwhile just ends.
+    args.query = args.query.as_deref().map(text_or_stdin).transpose()?;
+    let mut signals = Signals::listen()?;
     logging::start(&loaded, Reader::Person { quiet: args.quiet }, output)?;
-    let host = Host::open(&args, &loaded, task, output).await?;
+    let host = tokio::select! {
+        host = Host::open(&args, &loaded, task, output) => host?,
+        _ = signals.next() => return Err(Failure::new(Exit::Cancelled, "told to stop before anything was run")),
+    };
     let ended = host.execute(&mut signals).await;
+    if ended.as_ref().is_err_and(|failure| failure.exit == Exit::Forced) {
+        return ended;
+    }
     // The run has settled: what is left to do is short, and nobody waits longer than a signal.
     tokio::select! {
         closed = host.close() => closed?,

@@ -59,7 +59,11 @@ pub(crate) async fn serve(
     logging::start(&loaded, Reader::Operator, output)?;
     let listener = listen(&loaded.config).await?;
     let address = listener.local_addr().map_err(|error| no_address(&loaded.config, &error))?;
-    let host = Host::open(&loaded, global).await?;
+    let host = tokio::select! {
+        host = Host::open(&loaded, global) => host?,
+        // Nothing has begun. A store that does not answer is not waited for.
+        () = signals.end() => return Ok(Exit::Ok),
+    };
     tracing::info!(
         instance = %host.tenure.instance_id(),
         store = %loaded.config.store.url,

@@ -59,6 +59,15 @@ impl Signals {
         }
     }
 
+    /// The next signal that says to stop; others wait.
+    pub(crate) async fn end(&mut self) {
+        tokio::select! {
+            Some(()) = self.terminate.recv() => {}
+            Some(()) = self.interrupt.recv() => {}
+            else => std::future::pending().await,
+        }
+    }
+
     /// The next signal that says to stop; others are passed over.
     pub(crate) async fn stop(&mut self) {
         while self.next().await == Told::HangUp {}

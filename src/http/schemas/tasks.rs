@@ -114,6 +114,18 @@ pub(in crate::http) struct Task {
     /// Of a task in a list: how far its schedule has come.
     #[schema(required = false, nullable = false)]
     schedule_state: Option<ScheduleState>,
+    /// Of a task that was just made or changed: what was taken, and is likely to be wrong. Left out if nothing is.
+    #[schema(required = false, nullable = false)]
+    warnings: Option<Vec<Warning>>,
+}
+
+/// What was taken as it was given, and is likely to be wrong.
+#[derive(ToSchema)]
+pub(in crate::http) struct Warning {
+    /// The field that it is about.
+    field: String,
+    /// What is likely to be wrong, for people.
+    message: String,
 }
 
 /// When a task wants runs. Also taken as the bare word of its type: `"manual"`.

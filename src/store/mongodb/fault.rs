@@ -173,7 +173,59 @@ impl std::fmt::Display for Fault {
         };
         match &*error.kind {
             ErrorKind::Command(command) => write!(f, "{} ({})", command.message, command.code),
-            kind => kind.fmt(f),
+            ErrorKind::ServerSelection { message, .. } => f.write_str(&no_server(message)),
+            kind => f.write_str(bare(&kind.to_string())),
         }
+    }
+}
+
+/// What the driver writes before and after the reason of each of its errors.
+const BEFORE: &str = "Kind: ";
+const AFTER: &str = ", labels:";
+
+/// Why no server could be asked: what went wrong with each. The driver prints all it knows of all of them.
+fn no_server(message: &str) -> String {
+    let mut why: Vec<&str> = message.split("Error: ").skip(1).map(bare).collect();
+    why.dedup();
+    match why.as_slice() {
+        [] if message.contains("No available servers") => "no server answers".to_owned(),
+        [] => "no server takes writes at the moment".to_owned(),
+        _ => why.join("; "),
+    }
+}
+
+/// The reason alone, without what the driver keeps beside it.
+fn bare(error: &str) -> &str {
+    let reason = error.split_once(BEFORE).map_or(error, |(_, reason)| reason);
+    reason.split(AFTER).next().unwrap_or(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_servers_that_are_not_there_the_reasons_are_told() {
+        let server = |address: &str, why: &str| {
+            format!("{{ Address: {address}, Type: Unknown, Error: Kind: I/O error: {why}, labels: {{}} }}")
+        };
+        let message = |servers: &[String]| {
+            let servers = servers.join(", ");
+            format!(
+                "Server selection timeout: No available servers. Topology: {{ Type: Unknown, Servers: [ {servers} ] }}"
+            )
+        };
+        let (refused, silent) = ("Connection refused (os error 111)", "timed out");
+        let same = [server("a:1", refused), server("b:1", refused)];
+        assert_eq!(no_server(&message(&same)), format!("I/O error: {refused}"));
+        let apart = [server("a:1", refused), server("b:1", silent)];
+        assert_eq!(no_server(&message(&apart)), format!("I/O error: {refused}; I/O error: {silent}"));
+        assert_eq!(no_server(&message(&[])), "no server answers");
+        let unfit =
+            "Server selection timeout: None of the available servers suitable for criteria ReadPreference";
+        assert_eq!(no_server(unfit), "no server takes writes at the moment");
+        let cleared = "Connection pool for a:1 cleared because another operation failed with: \
+                       Kind: I/O error: broken pipe, labels: {\"RetryableWriteError\"}";
+        assert_eq!(bare(cleared), "I/O error: broken pipe");
     }
 }

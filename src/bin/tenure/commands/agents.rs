@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use tenure::model::AgentId;
 
 use super::common::{Common, Need, Session, agent_id};
-use super::form::read_text;
 use super::near;
 use super::pages::{HowMany, list};
 use crate::args::Global;
 use crate::client::Ask;
 use crate::exit::{Exit, Failure};
+use crate::given;
 use crate::output::Output;
 use crate::render::{agent_record, agents_table};
 
@@ -164,7 +164,7 @@ async fn act(session: &Session, action: &Action) -> Result<(), Failure> {
 impl AddAgent {
     fn body(&self) -> Result<String, Failure> {
         let mut body = match &self.file {
-            Some(file) => serde_json::from_str::<serde_json::Map<String, Value>>(&read_text(file)?)
+            Some(file) => serde_json::from_str::<serde_json::Map<String, Value>>(&given::file(file)?)
                 .map_err(|error| Failure::usage(format!("\"{file}\": expected a JSON object: {error}")))?,
             None => self.definition(),
         };

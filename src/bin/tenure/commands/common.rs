@@ -184,12 +184,3 @@ pub(super) fn agent_id(text: &str) -> Result<AgentId, String> {
 pub(super) fn statuses() -> clap::builder::PossibleValuesParser {
     RunStatus::ALL.map(RunStatus::as_str).into()
 }
-
-/// Text that is given as such, or as `-` on standard input.
-pub(super) fn text_or_stdin(text: &str) -> Result<String, Failure> {
-    if text != "-" {
-        return Ok(text.to_owned());
-    }
-    std::io::read_to_string(std::io::stdin())
-        .map_err(|error| Failure::usage(format!("standard input cannot be read: {error}")))
-}

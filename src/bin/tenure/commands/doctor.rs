@@ -8,6 +8,7 @@ use crate::config::{Config, Loaded};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style, plain};
 
+mod agentless;
 mod agents;
 mod disk;
 mod environment;

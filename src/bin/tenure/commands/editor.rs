@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 use tenure::model::TaskId;
 
 use super::common::Session;
-use super::form::{Fields, read_text};
+use super::form::Fields;
 use crate::client::{Answer, Ask, strange};
 use crate::exit::{Exit, Failure, reason};
+use crate::given;
 
 /// The fields that can be changed, in the order in which they are shown.
 const FIELDS: [&str; 14] = [
@@ -179,7 +180,7 @@ impl Page {
     }
 
     fn read(&self) -> Result<Fields, Failure> {
-        let text = read_text(&self.path.to_string_lossy())?;
+        let text = given::file(&self.path.to_string_lossy())?;
         serde_json::from_str(&text).map_err(|error| {
             Failure::usage(format!("expected a JSON object with the fields of a task: {error}"))
         })

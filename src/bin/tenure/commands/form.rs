@@ -1,16 +1,17 @@
-//! A task from flags and files: what is sent is the text, so that no digit of it is lost.
+//! A task from flags, and from a file below them: what is sent is the text, so that no digit of it is lost.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tenure::model::{AgentId, TaskId};
 
-use super::common::{Session, agent_id, text_or_stdin};
+use super::common::{Session, agent_id};
+use super::task_file;
 use crate::client::{Answer, strange};
 use crate::exit::Failure;
+use crate::given::text_or_stdin;
 use crate::when::{self, Toward};
 
 /// Fields of a JSON object, each as it is written.
@@ -117,7 +118,7 @@ pub(super) fn new_task(
     file: Option<&str>,
     flags: &TaskFlags,
 ) -> Result<String, Failure> {
-    let mut fields = file.map(|file| read_file(file, task_id)).transpose()?.unwrap_or_default();
+    let mut fields = file.map(|file| task_file::read(file, task_id)).transpose()?.unwrap_or_default();
     if let Some(task_id) = task_id {
         put(&mut fields, "task_id", task_id.as_str())?;
     }
@@ -133,7 +134,7 @@ pub(super) fn change(
     flags: &TaskFlags,
 ) -> Result<String, Failure> {
     let current: Fields = serde_json::from_str(&current.body).map_err(|error| strange(&error))?;
-    let mut fields = file.map(|file| read_file(file, None)).transpose()?.unwrap_or_default();
+    let mut fields = file.map(|file| task_file::read(file, None)).transpose()?.unwrap_or_default();
     flags.apply(session, &mut fields, Some(&current))?;
     if fields.is_empty() {
         return Err(Failure::usage("nothing is to be changed").hint(
@@ -205,43 +206,53 @@ impl TaskFlags {
 
     /// What is said of the schedule.
     fn schedule(&self, session: &Session) -> Result<Value, Failure> {
-        let now = match &self.timezone {
-            Some(zone) => session.now.in_tz(zone).map_err(|_| {
-                Failure::usage(format!("--timezone: expected a zone of the IANA database, found {zone:?}"))
-                    .hint("write it as \"Europe/Berlin\" or \"UTC\"")
-            })?,
-            None => session.now.clone(),
-        };
+        let now = self.now(session)?;
         let instant = |flag: &str, text: &Option<String>| {
             let read = |text: &String| when::instant(text, &now, Toward::Future).map(|at| format!("{at:.3}"));
             text.as_ref().map(read).transpose().map_err(|error| Failure::usage(format!("{flag}: {error}")))
         };
-        let mut given = json!({});
-        let mut give = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                given[name] = value;
-            }
-        };
-        if let Some(every) = self.every {
-            give("type", Some("interval".into()));
-            give("seconds", Some(seconds(every)));
-        } else if let Some(expression) = &self.cron {
-            give("type", Some("cron".into()));
-            give("expression", Some(expression.as_str().into()));
-            give("timezone", now.time_zone().iana_name().map(Value::from));
-        } else if let Some(at) = instant("--at", &self.at)? {
-            to_come(&at, &now)?;
-            give("type", Some("once".into()));
-            give("run_at", Some(at.into()));
-        } else if self.manual {
-            give("type", Some("manual".into()));
+        let at = instant("--at", &self.at)?;
+        if let Some(at) = &at {
+            to_come(at, &now)?;
         }
+        let mut given = self.timing(at, &now);
+        let mut give = |name: &str, value: Option<Value>| {
+            given.extend(value.map(|value| (name.to_owned(), value)));
+        };
         give("timezone", self.timezone.as_deref().map(Value::from));
         give("start_at", instant("--start", &self.start)?.map(Value::from));
         give("end_at", instant("--end", &self.end)?.map(Value::from));
         give("jitter_seconds", self.jitter.map(seconds));
         give("misfire_policy", self.misfire.as_deref().map(Value::from));
-        Ok(given)
+        Ok(Value::Object(given))
+    }
+
+    /// Now, in the zone that is meant.
+    fn now(&self, session: &Session) -> Result<jiff::Zoned, Failure> {
+        let Some(zone) = &self.timezone else { return Ok(session.now.clone()) };
+        session.now.in_tz(zone).map_err(|_| {
+            Failure::usage(format!("--timezone: expected a zone of the IANA database, found {zone:?}"))
+                .hint("write it as \"Europe/Berlin\" or \"UTC\"")
+        })
+    }
+
+    /// The type of the schedule, with what belongs to it; nothing if none is said.
+    fn timing(&self, at: Option<String>, now: &jiff::Zoned) -> serde_json::Map<String, Value> {
+        let fields = if let Some(every) = self.every {
+            json!({ "type": "interval", "seconds": seconds(every) })
+        } else if let Some(expression) = &self.cron {
+            match now.time_zone().iana_name() {
+                Some(zone) => json!({ "type": "cron", "expression": expression, "timezone": zone }),
+                None => json!({ "type": "cron", "expression": expression }),
+            }
+        } else if let Some(at) = at {
+            json!({ "type": "once", "run_at": at })
+        } else if self.manual {
+            json!({ "type": "manual" })
+        } else {
+            json!({})
+        };
+        fields.as_object().cloned().unwrap_or_default()
     }
 }
 
@@ -294,7 +305,7 @@ fn seconds(length: Duration) -> Value {
     if ms.is_multiple_of(1000) { (ms / 1000).into() } else { length.as_secs_f64().into() }
 }
 
-fn put(fields: &mut Fields, name: &str, value: impl Into<Value>) -> Result<(), Failure> {
+pub(super) fn put(fields: &mut Fields, name: &str, value: impl Into<Value>) -> Result<(), Failure> {
     let text = value.into().to_string();
     fields.insert(name.to_owned(), raw(name, &text)?);
     Ok(())
@@ -308,75 +319,4 @@ fn raw(what: &str, text: &str) -> Result<Box<RawValue>, Failure> {
 
 fn written(fields: &Fields) -> Result<String, Failure> {
     serde_json::to_string(fields).map_err(|error| Failure::usage(error.to_string()))
-}
-
-/// The most bytes of a file that are read.
-const MOST_BYTES: u64 = 8 << 20;
-
-/// The fields of a task in a file: JSON, or TOML if its name says so.
-fn read_file(path: &str, task_id: Option<&TaskId>) -> Result<Fields, Failure> {
-    let unfit = |why: String| Failure::usage(format!("\"{path}\": {why}"));
-    let is_toml = Path::new(path).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
-    let text = if path == "-" { text_or_stdin("-")? } else { read_text(path)? };
-    if !is_toml {
-        return serde_json::from_str(&text)
-            .map_err(|error| unfit(format!("expected a JSON object: {error}")));
-    }
-    let table: toml::Table =
-        text.parse().map_err(|error: toml::de::Error| unfit(error.to_string().trim_end().to_owned()))?;
-    let fields = task_of(table, task_id)
-        .map_err(|why| unfit(why).hint("name the task: `tenure tasks add TASK --file …`"))?;
-    let mut found = Fields::new();
-    for (name, value) in fields {
-        put(&mut found, &name, json_of(value))?;
-    }
-    Ok(found)
-}
-
-pub(super) fn read_text(path: &str) -> Result<String, Failure> {
-    use std::io::Read;
-    let unreadable = |error: std::io::Error| Failure::usage(format!("\"{path}\" cannot be read: {error}"));
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    let mut text = String::new();
-    let bytes = file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(unreadable)? as u64;
-    if bytes > MOST_BYTES {
-        return Err(Failure::usage(format!("\"{path}\" has more than {} MiB", MOST_BYTES >> 20)));
-    }
-    Ok(text)
-}
-
-/// The task of a TOML file: its fields at the top, or one of its `[tasks.NAME]`.
-fn task_of(mut table: toml::Table, task_id: Option<&TaskId>) -> Result<toml::Table, String> {
-    let Some(tasks) = table.remove("tasks") else { return Ok(table) };
-    let toml::Value::Table(mut tasks) = tasks else {
-        return Err("expected \"tasks\" to be a table of tasks".to_owned());
-    };
-    let names: Vec<String> = tasks.keys().cloned().collect();
-    let name = match (task_id, names.as_slice()) {
-        (Some(task_id), _) => task_id.to_string(),
-        (None, [only]) => only.clone(),
-        (None, _) => return Err(format!("it has several tasks: {}", names.join(", "))),
-    };
-    let Some(toml::Value::Table(mut task)) = tasks.remove(&name) else {
-        return Err(format!("it has no task \"{name}\", but {}", names.join(", ")));
-    };
-    task.entry("task_id").or_insert(toml::Value::String(name));
-    Ok(task)
-}
-
-/// The same in JSON; times are told as text.
-pub(super) fn json_of(value: toml::Value) -> Value {
-    match value {
-        toml::Value::String(text) => text.into(),
-        toml::Value::Integer(number) => number.into(),
-        toml::Value::Float(number) => number.into(),
-        toml::Value::Boolean(flag) => flag.into(),
-        toml::Value::Datetime(time) => time.to_string().into(),
-        toml::Value::Array(values) => values.into_iter().map(json_of).collect(),
-        toml::Value::Table(table) => table
-            .into_iter()
-            .map(|(name, value)| (name, json_of(value)))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
-    }
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tenure::model::{AgentId, RunId, RunStatus, TaskId};
 
-use super::common::{Common, Need, Session, agent_id, run_id, statuses, task_id, text_or_stdin};
+use super::common::{Common, Need, Session, agent_id, run_id, statuses, task_id};
 use super::ids::whole;
 use super::near;
 use super::pages::{HowMany, list};
@@ -14,6 +14,7 @@ use super::settle::{Patience, settle, show_settled, status, wanted};
 use crate::args::Global;
 use crate::client::{Answer, Ask};
 use crate::exit::{Exit, Failure};
+use crate::given::text_or_stdin;
 use crate::output::Output;
 use crate::render::{attempts_table, event_line_of_run, files_table, run_line, run_record, runs_table};
 use crate::when::Toward;

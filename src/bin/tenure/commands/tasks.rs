@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure::model::TaskId;
 
-use super::common::{Common, Need, Session, task_id, text_or_stdin};
+use super::common::{Common, Need, Session, task_id};
 use super::editor;
 use super::form::{TaskFlags, change, new_task};
 use super::near;
@@ -15,6 +15,7 @@ use super::settle::{Patience, settle, show_settled, wanted};
 use crate::args::Global;
 use crate::client::{Answer, Ask};
 use crate::exit::{Exit, Failure};
+use crate::given::text_or_stdin;
 use crate::output::Output;
 use crate::render::{occurrences_table, run_line, task_record, tasks_table};
 
@@ -239,25 +240,17 @@ async fn show(session: &Session, task_id: &TaskId) -> Result<(), Failure> {
 async fn add(session: &Session, asked: &AddTask) -> Result<(), Failure> {
     let body = new_task(session, asked.task_id.as_ref(), asked.file.as_deref(), &asked.flags)?;
     let answer = session.client.ask(Ask::post(["tasks"]).json(body)).await?;
-    changed(session, &answer, "made").await?;
-    agent_is_known(session, &answer).await
+    changed(session, &answer, "made").await
 }
 
-/// Warns of a task whose agent nobody has who was asked.
-async fn agent_is_known(session: &Session, task: &Answer) -> Result<(), Failure> {
-    let task = task.value()?;
-    let Some(agent) = task.get("agent_id").and_then(Value::as_str) else { return Ok(()) };
-    match session.client.ask(Ask::get(["agents", agent])).await {
-        Err(failure) if failure.exit == Exit::NotFound => {
-            session.warn(format_args!(
-                "no host here has agent \"{}\": its runs wait until one has",
-                crate::output::plain(agent)
-            ));
-            Ok(())
-        }
-        // The task is stored, whatever became of the question.
-        _ => Ok(()),
+/// Tells what was taken, and is likely to be wrong.
+fn warn(session: &Session, stored: &Answer) -> Result<(), Failure> {
+    let stored = stored.value()?;
+    let warnings = stored.get("warnings").and_then(Value::as_array).into_iter().flatten();
+    for message in warnings.filter_map(|warning| warning.get("message")?.as_str()) {
+        session.warn(crate::output::plain(message));
     }
+    Ok(())
 }
 
 async fn edit(session: &Session, asked: &EditTask) -> Result<(), Failure> {
@@ -273,25 +266,26 @@ async fn edit(session: &Session, asked: &EditTask) -> Result<(), Failure> {
             session.tell("nothing was changed");
             return Ok(());
         };
-        changed(session, &answer, "changed").await?;
-        return agent_is_known(session, &answer).await;
+        return changed(session, &answer, "changed").await;
     }
     let body = change(session, &current, asked.file.as_deref(), &asked.flags)?;
     let answer = session.client.ask(Ask::patch(["tasks", task_id]).json(body)).await?;
-    changed(session, &answer, "changed").await?;
-    agent_is_known(session, &answer).await
+    changed(session, &answer, "changed").await
 }
 
-/// Shows a task as it is now.
+/// Shows a task as it is now, and says what is likely to be wrong with it.
 async fn changed(session: &Session, answer: &Answer, what: &str) -> Result<(), Failure> {
     if session.json || session.quiet {
-        return session.show(answer, "task_id", |_, _| String::new());
+        session.show(answer, "task_id", |_, _| String::new())?;
+    } else {
+        let task = answer.value()?;
+        let task_id = task.get("task_id").and_then(Value::as_str).unwrap_or_default();
+        let status = session.client.ask(Ask::get(["tasks", task_id, "status"])).await?.value()?;
+        session.show(answer, "task_id", |look, task| {
+            format!("task {what}\n\n{}", task_record(look, task, &status))
+        })?;
     }
-    let task = answer.value()?;
-    let task_id = task.get("task_id").and_then(Value::as_str).unwrap_or_default();
-    let status = session.client.ask(Ask::get(["tasks", task_id, "status"])).await?.value()?;
-    session
-        .show(answer, "task_id", |look, task| format!("task {what}\n\n{}", task_record(look, task, &status)))
+    warn(session, answer)
 }
 
 async fn run(session: &Session, asked: &RunTask) -> Result<Exit, Failure> {

@@ -1,20 +1,24 @@
 //! Follows a run to its end, and cancels it when somebody wants that.
 
 use std::path::Path;
+use std::pin::pin;
 
-use tenure::Tenure;
-use tenure::model::{CancelMode, Event, Run, RunStatus, Subject};
+use futures_util::{Stream, StreamExt, stream};
+use tenure::model::{CancelMode, Event, Run, RunStatus, Subject, Waiting};
 use tenure::rules::CancelRequest;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tenure::{Error, Tenure};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::LOOKS_EVERY;
 use super::tail::Tail;
 use super::view::View;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::signals::{Signals, Told};
 
 /// How long a run waits before it is said why.
 const SAYS_WHY_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+/// How long nothing is asked of a store that failed.
+const AFTER_FAILURE: std::time::Duration = std::time::Duration::from_millis(500);
 /// The most events that are read at once.
 const PAGE: usize = 500;
 
@@ -28,6 +32,8 @@ pub(super) struct Watch<'a> {
     /// How often somebody wanted it cancelled.
     asked: u32,
     says_why: Instant,
+    /// Whether that was said.
+    is_without_store: bool,
 }
 
 /// What was seen of it.
@@ -45,7 +51,7 @@ impl<'a> Watch<'a> {
     pub(super) fn new(tenure: &'a Tenure, run: Run, view: View, workspace: &Path) -> Self {
         let tail = Tail::of(&workspace.join(run.spec.workspace_path.as_ref()));
         let says_why = Instant::now() + SAYS_WHY_EVERY;
-        Self { tenure, run, view, tail, events: Vec::new(), asked: 0, says_why }
+        Self { tenure, run, view, tail, events: Vec::new(), asked: 0, says_why, is_without_store: false }
     }
 
     /// What has happened to it is known, and not told again.
@@ -65,16 +71,23 @@ impl<'a> Watch<'a> {
 
     pub(super) async fn until_settled(mut self, signals: &mut Signals) -> Result<Watched, Failure> {
         let known = self.events.last().map_or(0, |event| event.sequence);
-        let mut events = self.tenure.follow(Subject::Run(self.run.run_id.clone()), known);
+        let mut events = pin!(follow(self.tenure, Subject::Run(self.run.run_id.clone()), known));
         let mut ticks = interval(LOOKS_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             tokio::select! {
-                event = events.next() => if self.tell(event?) {
-                    break;
+                Some(event) = events.next() => match event {
+                    Ok(event) => if self.tell(event) {
+                        break;
+                    },
+                    Err(error) => self.without_store(error)?,
                 },
                 // A terminal that is closed wants it stopped as well.
-                told = signals.next() => self.cancel(told).await?,
+                told = signals.next() => tokio::select! {
+                    asked = self.cancel(told) => asked?,
+                    // Who wants that again does not wait for a store that does not answer.
+                    _ = signals.next() => return Err(cut_off()),
+                },
                 _ = ticks.tick() => self.look().await,
             }
         }
@@ -93,8 +106,22 @@ impl<'a> Watch<'a> {
         })
     }
 
+    /// A store that does not answer is no end of a run: it is executed, and followed when the store is back.
+    fn without_store(&mut self, error: Error) -> Result<(), Failure> {
+        match &error {
+            Error::Store(failed) if failed.is_transient() => {
+                if !std::mem::replace(&mut self.is_without_store, true) {
+                    self.view.note(&format!("{error}; the run goes on meanwhile"));
+                }
+                Ok(())
+            }
+            _ => Err(error.into()),
+        }
+    }
+
     /// Whether the run has settled.
     fn tell(&mut self, event: Event) -> bool {
+        self.is_without_store = false;
         // What the attempt wrote before comes before.
         self.show_output();
         self.view.event(&event);
@@ -117,13 +144,16 @@ impl<'a> Watch<'a> {
         let waits = self.run.status == RunStatus::Queued;
         if waits && Instant::now() >= self.says_why {
             self.says_why = Instant::now() + SAYS_WHY_EVERY;
-            // It is shown if it is known; what follows the run tells of a store that does not answer.
-            if let Ok(run) = self.tenure.run(&self.run.run_id).await
-                && let Ok(Some(waiting)) = self.tenure.waiting(&run).await
-            {
+            // It is shown if it is known soon; what follows the run tells of a store that does not answer.
+            if let Ok(Some(waiting)) = timeout(LOOKS_EVERY, self.why()).await {
                 self.view.waits(&waiting);
             }
         }
+    }
+
+    async fn why(&self) -> Option<Waiting> {
+        let run = self.tenure.run(&self.run.run_id).await.ok()?;
+        self.tenure.waiting(&run).await.ok()?
     }
 
     /// First the run is asked to stop; then it is cut off.
@@ -149,4 +179,21 @@ impl<'a> Watch<'a> {
         self.tenure.cancel_run(&self.run.run_id, &request).await?;
         Ok(())
     }
+}
+
+/// The events of a run as they come. What is being read goes on being read whatever else is waited for: a store that is
+/// slow is heard all the same.
+fn follow(tenure: &Tenure, subject: Subject, after: u64) -> impl Stream<Item = Result<Event, Error>> + use<> {
+    stream::unfold(tenure.follow(subject, after), |mut events| async {
+        let event = events.next().await;
+        if event.is_err() {
+            sleep(AFTER_FAILURE).await;
+        }
+        Some((event, events))
+    })
+}
+
+fn cut_off() -> Failure {
+    Failure::new(Exit::Forced, "cut off, and the store was not told: it did not answer")
+        .hint("once the lease of the run has ended it is lost, and tried again where its agent is")
 }

@@ -1,6 +1,6 @@
 //! Whether the server can be asked.
 
-use super::Finding;
+use super::{Finding, agentless};
 use crate::client::{Ask, Client};
 use crate::exit::Exit;
 
@@ -32,6 +32,11 @@ pub(super) async fn look(
     }
     match client.ask(Ask::get(["status"])).await {
         Ok(_) => found.push(Finding::ok("token", "the server takes what this program shows")),
-        Err(failure) => found.push(Finding::failed("token", failure)),
+        Err(failure) => return found.push(Finding::failed("token", failure)),
+    }
+    // The store of this one was looked at already.
+    if named.is_some() {
+        let tasks = agentless::of_server(&client).await;
+        found.extend(tasks.unwrap_or_else(|failure| vec![Finding::failed("tasks", failure)]));
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::agents::Directory;
-use tenure::model::{AgentId, RunStatus, TaskId, Timestamp};
+use tenure::model::{RunStatus, Timestamp};
 use tenure::store::{PageRequest, RunFilter, SqliteStore};
 use tenure::{Error, Tenure};
 
-use super::Finding;
+use super::{Finding, agentless};
 use crate::commands::common::Need;
 use crate::commands::here;
 use crate::config::{Loaded, StoreUrl};
@@ -133,8 +133,7 @@ async fn whole(tenure: &Tenure) -> Finding {
     }
 }
 
-/// How many tasks are looked through, and up to how many runs are counted.
-const TASKS: usize = 1_000;
+/// Up to how many runs are counted.
 const RUNS: u64 = 10_000;
 
 /// Tasks whose agents nobody here has, and runs that wait while none executes.
@@ -142,10 +141,12 @@ async fn wanted(tenure: &Tenure, loaded: &Loaded) -> Result<Vec<Finding>, Error>
     let directory = Directory::open(tenure.clone()).await?;
     directory.set_file(loaded.agents.clone())?;
     let agents = tenure.agents();
-    let tasks = tenure.tasks(PageRequest { limit: TASKS, cursor: None }).await?;
-    let without = tasks.items.iter().map(|(task, _)| (&task.spec.task_id, &task.spec.agent_id));
-    let without = without.filter(|(_, agent_id)| !agents.contains(agent_id));
-    let mut found: Vec<Finding> = without.take(TOLD).map(|(task, agent)| agentless(task, agent)).collect();
+    let tasks = tenure.tasks(PageRequest { limit: agentless::MOST, cursor: None }).await?;
+    let without = tasks.items.iter().map(|(task, _)| &task.spec);
+    let without = without.filter(|spec| !agents.contains(&spec.agent_id));
+    let without: Vec<(String, String)> =
+        without.map(|spec| (spec.task_id.to_string(), spec.agent_id.to_string())).collect();
+    let mut found = agentless::found("a host with these settings", &without);
     let counted = |statuses: Vec<RunStatus>| {
         let filter = RunFilter { statuses, ..RunFilter::default() };
         async { tenure.count_runs(filter, RUNS).await.map(|(count, _)| count) }
@@ -158,11 +159,6 @@ async fn wanted(tenure: &Tenure, loaded: &Loaded) -> Result<Vec<Finding>, Error>
         );
     }
     Ok(found)
-}
-
-fn agentless(task_id: &TaskId, agent_id: &AgentId) -> Finding {
-    Finding::warn("task", format!("{task_id}: no host with these settings has its agent \"{agent_id}\""))
-        .hint(format!("give it in the file of settings as `[agents.{agent_id}]`: until then its runs wait"))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::ownership::{
     Ownership, OwnershipSettings, Published, Regranted, Renewed, SessionKey, TaskKey, TaskState,
 };
 
+mod blobs;
 mod cancels;
 mod leases;
 mod outcomes;
@@ -19,7 +20,7 @@ mod scenarios;
 mod starts;
 
 pub(super) fn cases() -> Vec<Case> {
-    [scenarios::CASES, leases::CASES, outcomes::CASES, cancels::CASES, starts::CASES].concat()
+    [scenarios::CASES, leases::CASES, outcomes::CASES, blobs::CASES, cancels::CASES, starts::CASES].concat()
 }
 
 const TTL: Seconds = Seconds::new(30);

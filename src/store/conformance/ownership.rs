@@ -14,13 +14,16 @@ use crate::ownership::{
 
 mod blobs;
 mod cancels;
+mod conversations;
 mod leases;
 mod outcomes;
 mod scenarios;
 mod starts;
 
 pub(super) fn cases() -> Vec<Case> {
-    [scenarios::CASES, leases::CASES, outcomes::CASES, blobs::CASES, cancels::CASES, starts::CASES].concat()
+    let verbs =
+        [scenarios::CASES, leases::CASES, outcomes::CASES, blobs::CASES, cancels::CASES, starts::CASES];
+    [verbs.concat(), conversations::CASES.to_vec()].concat()
 }
 
 const TTL: Seconds = Seconds::new(30);

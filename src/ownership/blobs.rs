@@ -65,10 +65,13 @@ pub trait Blobs: Send + Sync + 'static {
     fn remove(&self, location: Arc<str>) -> BoxFuture<'_, Result<(), String>>;
 }
 
-/// The hooks of a host, each with the namespace it is for; none for all.
+/// A hook, with the namespace it is for; none for all.
+type Hook = (Option<Arc<str>>, Arc<dyn Blobs>);
+
+/// The hooks of a host.
 #[derive(Default)]
 pub(super) struct Hooks {
-    all: Mutex<Vec<(Option<Arc<str>>, Arc<dyn Blobs>)>>,
+    all: Mutex<Vec<Hook>>,
     /// When one failed last.
     failed: Mutex<Option<Instant>>,
 }

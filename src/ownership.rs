@@ -39,6 +39,7 @@ use crate::store::{Decision, Refusal, Store, StoreError};
 use crate::tenure::Tenure;
 
 mod answers;
+mod blobs;
 mod cancels;
 mod grants;
 mod host;
@@ -59,11 +60,12 @@ pub use answers::{
     Held, IdempotencyKey, Inspection, Published, Reaped, Regranted, Release, Released, Renewed, Retention,
     SessionInspection, TaskState, WithParent,
 };
+pub use blobs::{Blob, Blobs};
 pub use host::{CutOff, Done, Host};
 pub use journal::Recovered;
 pub use key::{MOST_KEY_BYTES, SessionKey, TaskKey};
 pub(crate) use outcome::kept_snapshot;
-pub use outcome::{Blob, Blobs, End, Finished, Outcome};
+pub use outcome::{End, Finished, Outcome};
 pub use record::MOST_TASKS;
 pub use registration::{Declared, Registered};
 pub use session_tasks::{
@@ -72,6 +74,7 @@ pub use session_tasks::{
 };
 pub use watch::Watch;
 
+use blobs::Hooks;
 use record::Stored;
 
 /// How often a decision is made again because others were first.
@@ -91,7 +94,7 @@ pub struct OwnershipSettings {
     pub outcome_limit: usize,
     /// The longest that a change nobody hinted at stays unnoticed by who waits. Default 1 s.
     pub poll: Duration,
-    /// Keeps what is too large.
+    /// Keeps what is too large, and removes it when it is over.
     pub blobs: Option<Arc<dyn Blobs>>,
 }
 
@@ -140,6 +143,8 @@ pub struct Ownership {
     /// Who writes a session waits for its turn here, so that callers of one host do not refuse each other.
     turns: Arc<[Mutex<()>; TURNS]>,
     reaped: Arc<parking_lot::Mutex<Option<String>>>,
+    /// Those of the host whose store it is: who removes what is over may be another than who kept it.
+    hooks: Arc<Hooks>,
 }
 
 impl std::fmt::Debug for Ownership {
@@ -157,6 +162,7 @@ impl Ownership {
             settings: Arc::new(settings),
             turns: Arc::new(std::array::from_fn(|_| Mutex::default())),
             reaped: Arc::default(),
+            hooks: Arc::default(),
         }
     }
 
@@ -164,7 +170,11 @@ impl Ownership {
     /// is told to [look after it](Self::is_looked_after_by).
     #[must_use]
     pub fn of(tenure: &Tenure, settings: OwnershipSettings) -> Self {
-        Self::new(Arc::clone(&tenure.instance.store), settings)
+        let hooks = Arc::clone(&tenure.instance.ownership.hooks);
+        if let Some(hook) = &settings.blobs {
+            hooks.add(settings.namespace.as_ref(), hook);
+        }
+        Self { hooks, ..Self::new(Arc::clone(&tenure.instance.store), settings) }
     }
 
     /// From now on this host removes what hosts own and was kept long enough. One that nobody asked for ownership looks
@@ -231,10 +241,14 @@ fn deadline(wait: Duration) -> Instant {
 
 /// Tells two inputs apart that come with one key. Stored: the seed is fixed.
 pub(crate) fn digest(parts: &[&str]) -> u64 {
+    digest_of(&parts.iter().map(|part| part.as_bytes()).collect::<Vec<_>>())
+}
+
+fn digest_of(parts: &[&[u8]]) -> u64 {
     let mut hasher = foldhash::fast::FixedState::with_seed(0x6F77_6E65).build_hasher();
     for part in parts {
         hasher.write(&part.len().to_le_bytes());
-        hasher.write(part.as_bytes());
+        hasher.write(part);
     }
     hasher.finish()
 }

@@ -2,6 +2,8 @@
 //! store, on a clock that the tests move. What the verbs promise on every store is in the conformance suite.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
 
+#[path = "ownership/blobs.rs"]
+mod blobs;
 #[path = "ownership/conversations.rs"]
 mod conversations;
 #[path = "ownership/faults.rs"]

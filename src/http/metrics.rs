@@ -135,4 +135,5 @@ fn describe_host() {
         "runs of released sessions that did not stop in time and lost their authority"
     );
     describe_counter!("tenure_ownership_undelivered_total", "outcomes that expired and nobody acknowledged");
+    describe_counter!("tenure_ownership_unremoved_total", "times that a hook failed to remove what is over");
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tenure_actors::{ProcessContext, ProcessResult};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::Instance;
@@ -25,21 +26,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const LISTENS_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
-    let mut hints = instance.store.watch();
-    let mut pause = Pause::up_to(LONGEST_PAUSE);
-    let mut prune_at = Instant::now() + instance.settings().prune_every;
-    loop {
-        let wait = instance.sweep_and_wait(&mut pause).await;
-        if Instant::now() >= prune_at {
-            instance.reap(&context).await;
-            instance.prune(&context).await;
-            prune_at = Instant::now() + instance.settings().prune_every;
-        }
-        tokio::select! {
-            () = context.cancelled() => return Ok(()),
-            () = instance.until_sweep(wait, &mut hints) => {}
-        }
-    }
+    // Side by side: however much is over, nobody whose owner is gone waits until it is removed.
+    tokio::join!(instance.look_after(&context), instance.remove_what_is_over(&context));
+    Ok(())
 }
 
 /// Waits for a hint that something is to be looked at earlier.
@@ -54,6 +43,34 @@ async fn moved(hints: &mut broadcast::Receiver<Hint>) {
 }
 
 impl Instance {
+    async fn look_after(&self, context: &ProcessContext) {
+        let mut hints = self.store.watch();
+        let mut pause = Pause::up_to(LONGEST_PAUSE);
+        loop {
+            let wait = self.sweep_and_wait(&mut pause).await;
+            tokio::select! {
+                () = context.cancelled() => return,
+                () = self.until_sweep(wait, &mut hints) => {}
+            }
+        }
+    }
+
+    async fn remove_what_is_over(&self, context: &ProcessContext) {
+        loop {
+            let every = self.settings().prune_every;
+            tokio::select! {
+                () = context.cancelled() => return,
+                () = sleep_until(Instant::now() + every) => {}
+            }
+            tokio::select! {
+                // Somebody else goes on: nothing is lost by that.
+                () = context.cancelled() => return,
+                () = self.reap() => {}
+            }
+            self.prune(context).await;
+        }
+    }
+
     /// How long to wait for the next sweep.
     async fn sweep_and_wait(&self, pause: &mut Pause) -> Duration {
         let swept = match self.sweep().await {
@@ -148,7 +165,7 @@ impl Instance {
     async fn prune(&self, context: &ProcessContext) {
         while !context.is_cancelled() {
             match self.prune_batch().await {
-                Ok(true) => {}
+                Ok(true) => yield_now().await,
                 Ok(false) => return,
                 Err(error) => return tracing::warn!(%error, "finished runs could not be pruned"),
             }
@@ -156,10 +173,10 @@ impl Instance {
     }
 
     /// Expires what was owned and kept long enough.
-    async fn reap(&self, context: &ProcessContext) {
-        while self.hosts.load(Ordering::Relaxed) && !context.is_cancelled() {
+    async fn reap(&self) {
+        while self.hosts.load(Ordering::Relaxed) {
             match self.ownership.reap(self.settings().retain_owned).await {
-                Ok(reaped) if reaped.more => {}
+                Ok(reaped) if reaped.more => yield_now().await,
                 Ok(_) => return,
                 Err(error) => return tracing::warn!(%error, "what was owned is kept until the store answers"),
             }

@@ -110,7 +110,7 @@ impl Instance {
                 let reinstated = self.try_reinstate(item).await?;
                 if let (false, What::Ended(outcome, _)) = (reinstated, &item.what) {
                     match item.live.owned {
-                        true => self.ownership.refuse_late(&item.live.run_id, item.token, outcome).await,
+                        true => self.ownership.refuse_late(&item.live.run(), item.token, outcome).await,
                         false => self.tell_refused(&item.live.run_id, item.token, outcome).await,
                     }
                 }

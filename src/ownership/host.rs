@@ -12,10 +12,11 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::answers::{Acquire, Acquired, Held};
+use super::blobs::Unkept;
 use super::inspect::seconds;
 use super::journal::Journal;
 use super::key::TaskKey;
-use super::outcome::{Blob, Kept, Outcome};
+use super::outcome::Outcome;
 use super::registration::Declared;
 use super::{Ownership, OwnershipSettings, draw};
 use crate::agent::{AgentError, AgentResult, Answer, ErasedAgent};
@@ -50,6 +51,11 @@ impl Done {
     #[must_use]
     pub fn with_snapshot(self, snapshot: Payload) -> Self {
         Self { snapshot: Some(snapshot), ..self }
+    }
+
+    fn outcome(self) -> Outcome {
+        let Self { result, snapshot } = self;
+        Outcome { result: Some(result), snapshot, ..Outcome::completed("") }
     }
 }
 
@@ -199,7 +205,8 @@ impl Host {
         let agent = Arc::new(Once {
             work: Mutex::new(Some(Box::new(move |context| work(context).boxed()))),
             ownership: self.ownership.clone(),
-            journal: self.journal.clone().map(|journal| (journal, Arc::clone(instance), held.clone())),
+            held: held.clone(),
+            journal: self.journal.clone().map(|journal| (journal, Arc::clone(instance))),
         });
         let work = Work {
             agent,
@@ -240,8 +247,9 @@ type Begin = Box<dyn FnOnce(RunContext) -> BoxFuture<'static, Result<Done, Agent
 struct Once {
     work: Mutex<Option<Begin>>,
     ownership: Ownership,
+    held: Held,
     /// Where its outcome is kept until the store has it, if anywhere.
-    journal: Option<(Arc<Journal>, Arc<Instance>, Held)>,
+    journal: Option<(Arc<Journal>, Arc<Instance>)>,
 }
 
 impl ErasedAgent for Once {
@@ -250,9 +258,8 @@ impl ErasedAgent for Once {
             let Some(work) = self.work.lock().take() else {
                 return Err(AgentError::new("exception", "it was executed before"));
             };
-            let name = context.run_id().to_string();
             let done = work(context).await?;
-            let kept = self.keep(name, done.clone()).await?;
+            let kept = self.keep(done.clone()).await?;
             self.note(done).await;
             Ok(Answer::Done(kept))
         })
@@ -262,36 +269,24 @@ impl ErasedAgent for Once {
 impl Once {
     /// Keeps the outcome on this machine until the store has it. Without it the work is done all the same.
     async fn note(&self, done: Done) {
-        let Some((journal, instance, held)) = &self.journal else { return };
-        let Done { result, snapshot } = done;
-        let outcome = Outcome { result: Some(result), snapshot, ..Outcome::completed("") };
-        if let Err(error) = journal.keep(instance, held.clone(), outcome).await {
-            tracing::warn!(task = %held.key, %error, "an outcome is not in the journal");
+        let Some((journal, instance)) = &self.journal else { return };
+        if let Err(error) = journal.keep(instance, self.held.clone(), done.outcome()).await {
+            tracing::warn!(task = %self.held.key, %error, "an outcome is not in the journal");
         }
     }
 
     /// The one payload in which result and snapshot are kept with the run.
-    async fn keep(&self, name: String, done: Done) -> Result<Payload, AgentError> {
-        let Done { result, snapshot } = done;
-        let (size, settings) = (
-            result.bytes.len() + snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len()),
-            self.ownership.settings(),
-        );
-        let kept = if size <= settings.outcome_limit {
-            Kept { result: Some(result), snapshot, blob: None }
-        } else {
-            let too_large = |why: String| AgentError::new("result_too_large", why);
-            let Some(blobs) = &settings.blobs else {
-                let most = settings.outcome_limit;
+    async fn keep(&self, done: Done) -> Result<Payload, AgentError> {
+        let outcome = done.outcome();
+        let (size, too_large) = (outcome.size(), |why: String| AgentError::new("result_too_large", why));
+        let kept = match self.ownership.keep(&self.held, &outcome).await {
+            Ok(kept) => kept,
+            Err(Unkept::TooLarge(most)) => {
                 return Err(too_large(format!("it came to {size} bytes, expected at most {most}")));
-            };
-            let preview = result.preview().into();
-            let outcome = Outcome { result: Some(result), snapshot, ..Outcome::completed("") };
-            let location = blobs
-                .put(name, outcome)
-                .await
-                .map_err(|why| too_large(format!("it came to {size} bytes, which were not kept: {why}")))?;
-            Kept { result: None, snapshot: None, blob: Some(Blob { location, size: size as u64, preview }) }
+            }
+            Err(Unkept::Failed(why)) => {
+                return Err(too_large(format!("it came to {size} bytes, which were not kept: {why}")));
+            }
         };
         match kept.write() {
             Some(crate::model::RunResult::Inline(payload)) => Ok(payload),

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use super::blobs::Blob;
 use super::token_text;
 use crate::model::{Payload, Run, RunError, RunResult, RunStatus, Timestamp};
 use crate::rules;
@@ -152,6 +152,7 @@ impl Finished {
     }
 
     /// Whether this is what was published of an outcome: the same is not published twice (P1, P4).
+    /// What is elsewhere is compared by who keeps it there.
     pub(super) fn is_of(&self, outcome: &Outcome) -> bool {
         let status = match outcome.end {
             End::Completed => RunStatus::Completed,
@@ -169,30 +170,14 @@ impl Finished {
     }
 }
 
-/// Where an outcome is that was too large to be kept with its run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blob {
-    /// As the hook that keeps it named it.
-    pub location: Arc<str>,
-    /// Bytes of result and snapshot together.
-    pub size: u64,
-    /// The first characters of the result.
-    pub preview: Arc<str>,
-}
-
-/// Keeps outcomes that are too large for the store, where every replica finds them (P6).
-pub trait Blobs: Send + Sync + 'static {
-    /// Keeps result and snapshot of an outcome, and names the place. Called again for the same run it may keep
-    /// them again.
-    fn put(&self, name: String, outcome: Outcome) -> BoxFuture<'_, Result<Arc<str>, String>>;
-}
-
 /// What is kept with a run: a result as it is, or a result and more.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Kept {
     pub(super) result: Option<Payload>,
     pub(super) snapshot: Option<Payload>,
     pub(super) blob: Option<Blob>,
+    /// Of what is elsewhere: derived from the grant and from what it came to. None of what an earlier version kept.
+    pub(super) number: Option<u64>,
 }
 
 /// A snapshot as it is kept with a run that has no result.
@@ -209,6 +194,8 @@ struct Trailer {
     snapshot: Option<Part>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     blob: Option<Blob>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -220,7 +207,7 @@ struct Part {
 impl Kept {
     /// As it is kept: the result comes first, so that its first characters are those that are shown.
     pub(super) fn write(self) -> Option<RunResult> {
-        let Self { result, snapshot, blob } = self;
+        let Self { result, snapshot, blob, number } = self;
         // A result that calls itself kept is none of ours, and is not read as one.
         let plain = result.as_ref().is_none_or(|result| &*result.media_type != KEPT);
         if plain && snapshot.is_none() && blob.is_none() {
@@ -230,8 +217,8 @@ impl Kept {
             media_type: Arc::clone(&payload.media_type),
             bytes: payload.bytes.len(),
         };
-        let trailer =
-            Trailer { result: result.as_ref().map(part), snapshot: snapshot.as_ref().map(part), blob };
+        let (result_part, snapshot_part) = (result.as_ref().map(part), snapshot.as_ref().map(part));
+        let trailer = Trailer { result: result_part, snapshot: snapshot_part, blob, number };
         let mut bytes = Vec::new();
         for payload in result.iter().chain(&snapshot) {
             bytes.extend_from_slice(&payload.bytes);
@@ -243,7 +230,7 @@ impl Kept {
         Some(RunResult::Inline(Payload { media_type: KEPT.into(), bytes: bytes.into() }))
     }
 
-    fn read(result: &RunResult) -> Result<Self, String> {
+    pub(super) fn read(result: &RunResult) -> Result<Self, String> {
         match result {
             RunResult::Inline(payload) if &*payload.media_type == KEPT => {
                 Self::read_parts(&payload.bytes).ok_or_else(|| "what is kept of it cannot be read".to_owned())
@@ -260,7 +247,7 @@ impl Kept {
         let (rest, length) = bytes.split_last_chunk::<4>()?;
         let at = rest.len().checked_sub(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
         let (mut payloads, trailer) = rest.split_at(at);
-        let Trailer { result, snapshot, blob } = serde_json::from_slice(trailer).ok()?;
+        let Trailer { result, snapshot, blob, number } = serde_json::from_slice(trailer).ok()?;
         let mut take = |part: Option<Part>| match part {
             None => Some(None),
             Some(Part { media_type, bytes }) => {
@@ -269,7 +256,7 @@ impl Kept {
                 Some(Some(Payload { media_type, bytes: taken.into() }))
             }
         };
-        Some(Self { result: take(result)?, snapshot: take(snapshot)?, blob })
+        Some(Self { result: take(result)?, snapshot: take(snapshot)?, blob, number })
     }
 }
 
@@ -298,15 +285,16 @@ mod tests {
         let result = Some(Payload { media_type: "text/plain".into(), bytes: [0xFF, 0, b'x'][..].into() });
         let snapshot = Some(Payload::text("{\"turns\":3}"));
         let blob = Some(Blob { location: "s3:x".into(), size: 5, preview: "ab".into() });
-        for (result, snapshot, blob) in [
-            (result.clone(), None, None),
-            (result.clone(), snapshot.clone(), None),
-            (None, snapshot.clone(), None),
-            (None, None, blob.clone()),
-            (Some(Payload { media_type: KEPT.into(), bytes: b"no trailer"[..].into() }), None, None),
-            (result, snapshot, blob),
+        for (result, snapshot, blob, number) in [
+            (result.clone(), None, None, None),
+            (result.clone(), snapshot.clone(), None, None),
+            (None, snapshot.clone(), None, None),
+            (None, None, blob.clone(), None),
+            (None, None, blob.clone(), Some(u64::MAX)),
+            (Some(Payload { media_type: KEPT.into(), bytes: b"no trailer"[..].into() }), None, None, None),
+            (result, snapshot, blob, Some(7)),
         ] {
-            let one = Kept { result, snapshot, blob };
+            let one = Kept { result, snapshot, blob, number };
             assert_eq!(kept(&one), one);
         }
         assert_eq!(Kept::default().write(), None);
@@ -314,7 +302,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_no_panic() {
-        let whole = Kept { result: None, snapshot: Some(Payload::text("abc")), blob: None }.write().unwrap();
+        let whole = Kept { snapshot: Some(Payload::text("abc")), ..Kept::default() }.write().unwrap();
         let RunResult::Inline(Payload { media_type, bytes }) = whole else { panic!("kept elsewhere") };
         for end in 0..bytes.len() {
             let cut = Payload { media_type: Arc::clone(&media_type), bytes: bytes[..end].into() };

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::answers::{Held, Published};
+use super::blobs::{Unkept, not_kept, number_of};
 use super::key::TaskKey;
-use super::outcome::{Blob, End, Finished, Kept, Outcome, ruled};
+use super::outcome::{End, Finished, Kept, Outcome, ruled};
 use super::record::{Late, Mark, OwnedSpec, Stored, put};
 use super::{Ownership, TRIES, contended};
 use crate::error::Error;
-use crate::model::{Invalid, Payload, Run, RunId, RunResult, Token};
+use crate::model::{Invalid, Payload, Run, Token};
 use crate::rules::{self, Moment};
-use crate::store::{Decision, StoreError};
+use crate::store::Decision;
 
 impl Ownership {
     /// Publishes the outcome of a run under its token. Idempotent: the same outcome is published once.
@@ -21,12 +22,23 @@ impl Ownership {
     /// [`Error::Invalid`]; [`Error::Store`]: it may have been published; publish it again (P2, P4).
     pub async fn publish(&self, held: &Held, outcome: Outcome) -> Result<Published, Error> {
         let outcome = normal(outcome)?;
+        self.admits(&held.key.session)?;
+        let mut kept = None;
+        let published = self.try_publish(held, &outcome, &mut kept).await?;
+        if let (Some(kept), false) = (kept, published == Published::Committed) {
+            self.discard(held, &kept).await;
+        }
+        Ok(published)
+    }
+
+    /// `kept` is what found a place for it, only while its grant stood: what was published before is never kept anew.
+    async fn try_publish(
+        &self,
+        held: &Held,
+        outcome: &Outcome,
+        kept: &mut Option<Kept>,
+    ) -> Result<Published, Error> {
         let key = &held.key;
-        self.admits(&key.session)?;
-        let kept = match self.keep(held, &outcome).await? {
-            Ok(kept) => kept,
-            Err(limit) => return Ok(Published::TooLarge { limit }),
-        };
         for _ in 0..TRIES {
             let moment = self.moment().await?;
             let Some(run) = self.run(key, held.run).await? else {
@@ -36,25 +48,27 @@ impl Ownership {
                 && run.fence == held.token.fence
                 && !self.went_on(key, held.run).await?
             {
-                let finished = Finished::of(&run)?;
-                let same = finished.is_of(&outcome);
-                let outcome = Box::new(finished);
-                return Ok(if same {
-                    Published::AlreadyCommitted
-                } else {
-                    Published::AlreadyTerminal { outcome }
-                });
+                return already(&run, held, outcome);
             }
             if run.token() != Some(held.token) {
-                self.refuse(held.token, &run, &outcome, moment).await;
+                self.refuse(held.token, &run, outcome, moment).await;
                 return Ok(Published::Fenced { state: self.inspect(key).await? });
             }
-            let Ok(mut write) = rules::finish(&run, held.token, ruled(&outcome, kept.clone()), 0, moment)
+            let found = match &*kept {
+                Some(found) => found.clone(),
+                None => match self.keep(held, outcome).await {
+                    Ok(found) => kept.insert(found).clone(),
+                    Err(Unkept::TooLarge(limit)) => return Ok(Published::TooLarge { limit }),
+                    Err(Unkept::Failed(why)) => return Err(not_kept(&why).into()),
+                },
+            };
+            let found = found.write();
+            let Ok(mut write) = rules::finish(&run, held.token, ruled(outcome, found.clone()), 0, moment)
             else {
                 return Ok(Published::Fenced { state: self.inspect(key).await? });
             };
             // Also what failed may be continued from where it was.
-            write.run.result = write.run.result.or_else(|| kept.clone());
+            write.run.result = write.run.result.or(found);
             if self.commit(write).await?.is_ok() {
                 return Ok(Published::Committed);
             }
@@ -71,27 +85,6 @@ impl Ownership {
         }))
     }
 
-    /// Finds a place for an outcome: with its run, or by the hook; else the limit that it is over.
-    async fn keep(&self, held: &Held, outcome: &Outcome) -> Result<Result<Option<RunResult>, usize>, Error> {
-        let (size, limit) = (outcome.size(), self.settings.outcome_limit);
-        let Outcome { result, snapshot, .. } = outcome.clone();
-        if size <= limit {
-            return Ok(Ok(Kept { result, snapshot, blob: None }.write()));
-        }
-        let Some(blobs) = &self.settings.blobs else { return Ok(Err(limit)) };
-        let name = held.key.run_id(held.run)?.to_string();
-        // Not kept: nothing was published, and it may be tried again.
-        let location = blobs.put(name, outcome.clone()).await.map_err(|why| {
-            StoreError::refused(
-                crate::store::RefusedKind::Unavailable,
-                format!("the outcome is not kept: {why}"),
-            )
-        })?;
-        let preview = result.as_ref().map(Payload::preview).unwrap_or_default().into();
-        let blob = Some(Blob { location, size: size as u64, preview });
-        Ok(Ok(Kept { result: None, snapshot: None, blob }.write()))
-    }
-
     /// Keeps an outcome that came too late in the history of its session, once for each grant, and of so many grants
     /// of a task: whoever shows fences that nobody granted fills no store. What is not kept is told to the log: the
     /// answer to who published it does not depend on it.
@@ -101,9 +94,11 @@ impl Ownership {
         }
     }
 
-    /// [`Ownership::refuse`] for a host that was fenced before it could store what its work came to.
-    pub(crate) async fn refuse_late(&self, run_id: &RunId, token: Token, outcome: &rules::Outcome) {
-        let Some(outcome) = Outcome::of(outcome) else { return };
+    /// [`Ownership::refuse`] for a host that was fenced before it could store what its work came to. What it kept
+    /// elsewhere is removed.
+    pub(crate) async fn refuse_late(&self, begun: &Run, token: Token, outcome: &rules::Outcome) {
+        self.discard_late(begun, token, outcome).await;
+        let (run_id, Some(outcome)) = (&begun.run_id, Outcome::of(outcome)) else { return };
         match (self.store.run(run_id).await, self.moment().await) {
             (Ok(Some(run)), Ok(moment)) => self.refuse(token, &run, &outcome, moment).await,
             (Ok(None), _) => {}
@@ -148,6 +143,15 @@ impl Ownership {
         }
         Err(contended(&run.run_id))
     }
+}
+
+/// What is answered about a run that has ended under the grant that is shown.
+fn already(run: &Run, held: &Held, outcome: &Outcome) -> Result<Published, Error> {
+    let finished = Finished::of(run)?;
+    let number = run.result.as_ref().and_then(|result| Kept::read(result).ok()?.number);
+    let same = finished.is_of(outcome) && number.is_none_or(|number| number == number_of(held, outcome));
+    let outcome = Box::new(finished);
+    Ok(if same { Published::AlreadyCommitted } else { Published::AlreadyTerminal { outcome } })
 }
 
 /// The longest name of a media type or of a class of errors.

@@ -63,6 +63,9 @@ pub(super) struct Session {
     /// The fences of each task under which an outcome came too late: each is told once.
     #[serde(default)]
     pub(super) late: BTreeMap<u64, BTreeSet<u64>>,
+    /// Where the host's hook still keeps outcomes that are gone here: what lies there is to be removed (P11).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) unremoved: BTreeSet<Arc<str>>,
     /// What a newer version wrote beside it: kept as it is (V5).
     #[serde(flatten)]
     pub(super) other: BTreeMap<String, Value>,
@@ -111,6 +114,7 @@ impl Session {
             tasks: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             late: BTreeMap::new(),
+            unremoved: BTreeSet::new(),
             other: BTreeMap::new(),
         }
     }

@@ -1,18 +1,23 @@
 //! Outcomes that were delivered, tasks that are forgotten, and what is kept no longer.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::answers::{Acknowledgement, Forgotten, Reaped, Retention};
+use super::blobs::{MOST_UNREMOVED, place_of};
 use super::key::{SessionKey, TaskKey, is_session, numbers};
 use super::record::{Acknowledged, MOST_CONSUMER_BYTES, Mark, Session, Stored, put};
 use super::{Ownership, TRIES, contended, draw};
 use crate::error::Error;
-use crate::model::{Invalid, Run, RunId, RunStatus, Timestamp};
+use crate::model::{Invalid, Run, RunId, RunStatus, Task, Timestamp};
 use crate::rules::{self, Moment};
-use crate::store::{Decision, PageRequest, RunFilter, TaskChange, TaskWrite};
+use crate::store::{Decision, PageRequest, RefusedKind, RunFilter, StoreError, TaskChange, TaskWrite};
 
 /// The most sessions that are looked at in one call.
 const PAGE: usize = 1000;
+
+/// The most that hooks are asked to remove in one call.
+const REMOVED_AT_ONCE: usize = 100;
 
 impl Ownership {
     /// Says that a consumer has had the outcome of a run: it is kept no longer than its retention then. The first
@@ -52,11 +57,22 @@ impl Ownership {
     }
 
     /// Removes a task that nobody executes: its runs with their outcomes and snapshots are gone for every replica,
-    /// in one step (P11, P12).
+    /// in one step (P11, P12). What the hook of the host kept of them is removed after that: what it fails to remove is
+    /// asked for again, when it is forgotten again, and by who looks after what is over.
     ///
     /// # Errors
     /// [`Error::Store`]: it may have been forgotten; ask again.
     pub async fn forget(&self, key: &TaskKey) -> Result<Forgotten, Error> {
+        let forgotten = self.forget_record(key).await?;
+        if forgotten == Forgotten::Forgotten
+            && let Err(error) = self.clear(&key.session, usize::MAX).await
+        {
+            tracing::warn!(task = %key, %error, "what was kept of it elsewhere is removed later");
+        }
+        Ok(forgotten)
+    }
+
+    async fn forget_record(&self, key: &TaskKey) -> Result<Forgotten, Error> {
         let _turn = self.turn(&key.session).lock().await;
         for _ in 0..TRIES {
             let moment = self.moment().await?;
@@ -68,7 +84,7 @@ impl Ownership {
             };
             let mut session = stored.session.clone();
             session.expire(key.task);
-            let mut decision = written(&stored, &session, moment.now)?;
+            let mut decision = Decision::default();
             for number in 1..=latest {
                 let Some(run) = self.run(key, number).await? else { continue };
                 if run.status.is_held() {
@@ -78,9 +94,11 @@ impl Ownership {
                 if let Ok(write) = rules::give_up(&run, "it was forgotten", again(moment)) {
                     decision.runs.push(write);
                 }
+                session.unremoved.extend(place_of(&run));
                 decision.forget.push(run.run_id);
             }
-            if self.commit(decision).await?.is_ok() {
+            let Decision { task, schedule, .. } = written(&stored, &session, moment.now)?;
+            if self.commit(Decision { task, schedule, ..decision }).await?.is_ok() {
                 return Ok(Forgotten::Forgotten);
             }
         }
@@ -97,13 +115,13 @@ impl Ownership {
         let limit = retention.batch.clamp(1, PAGE);
         let page = self.store.tasks(PageRequest { limit, cursor }).await?;
         let mut reaped = Reaped { more: page.next.is_some(), ..Reaped::default() };
+        let mut removes = REMOVED_AT_ONCE;
         for (task, _) in page.items.into_iter().filter(|(task, _)| is_session(&task.spec.task_id)) {
-            match Stored::read(task, None) {
-                Ok(stored) if self.admits(&stored.session.key).is_ok() => {
-                    self.reap_session(stored, retention, &mut reaped).await?;
+            match self.look_after(task, retention, &mut reaped, &mut removes).await {
+                Err(Error::Store(error)) if is_of_the_record(&error) => {
+                    tracing::warn!(%error, "a session is left as it is");
                 }
-                Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "a session is left as it is"),
+                looked => looked?,
             }
         }
         *self.reaped.lock() = page.next;
@@ -113,12 +131,31 @@ impl Ownership {
         Ok(reaped)
     }
 
+    async fn look_after(
+        &self,
+        task: Task,
+        retention: Retention,
+        reaped: &mut Reaped,
+        removes: &mut usize,
+    ) -> Result<(), Error> {
+        let stored = Stored::read(task, None)?;
+        let key = stored.session.key.clone();
+        if self.admits(&key).is_err() {
+            return Ok(());
+        }
+        if self.reap_session(stored, retention, reaped).await? {
+            self.clear_in_turn(&key, removes).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers whether its session notes what is to be removed elsewhere.
     async fn reap_session(
         &self,
         stored: Stored,
         retention: Retention,
         reaped: &mut Reaped,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let moment = self.moment().await?;
         let (session, key) = (&stored.session, &stored.session.key);
         let (mut found, mut kept, mut lost) = (Over::default(), BTreeSet::new(), Vec::new());
@@ -146,6 +183,9 @@ impl Ownership {
         if !found.is_nothing() {
             return self.remove(&stored, found, moment, reaped).await;
         }
+        if !session.unremoved.is_empty() {
+            return Ok(true);
+        }
         let empty = kept.is_empty() && session.tasks.is_empty();
         if empty && stored.task.updated_at.plus(retention.sessions.duration()) <= moment.now {
             let write = TaskWrite {
@@ -157,7 +197,7 @@ impl Ownership {
             let gone = self.commit(Decision { task: Some(write), ..Decision::default() }).await?;
             reaped.sessions += usize::from(gone.is_ok());
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Who continues a task meanwhile has changed the session: then nothing is removed now (P12).
@@ -167,9 +207,10 @@ impl Ownership {
         found: Over,
         moment: Moment,
         reaped: &mut Reaped,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let mut session = stored.session.clone();
         found.expired.iter().for_each(|(task, _)| session.expire(*task));
+        session.unremoved.extend(found.places);
         let mut decision = written(stored, &session, moment.now)?;
         let given_up = found.given_up.len();
         decision.runs = found.given_up;
@@ -179,7 +220,7 @@ impl Ownership {
             reaped.undelivered += found.expired.iter().filter(|(_, delivered)| !delivered).count();
             reaped.given_up += given_up;
         }
-        Ok(())
+        Ok(!session.unremoved.is_empty())
     }
 
     /// The revision of a session, as a start carries it; 0 if there is no such session.
@@ -204,6 +245,8 @@ struct Over {
     /// Tasks, and whether their outcome was acknowledged.
     expired: Vec<(u64, bool)>,
     forget: Vec<RunId>,
+    /// Where the hook keeps what belonged to them.
+    places: BTreeSet<Arc<str>>,
     given_up: Vec<crate::store::RunWrite>,
 }
 
@@ -230,6 +273,13 @@ impl Over {
         if since.plus(length.duration()) > moment.now {
             return;
         }
+        if let Some(place) = place_of(run) {
+            if session.unremoved.len() + self.places.len() >= MOST_UNREMOVED {
+                // As long as the hook fails no more is given up to it.
+                return;
+            }
+            self.places.insert(place);
+        }
         self.forget.push(run.run_id.clone());
         if session.tasks.get(&task) == Some(&number) {
             self.expired.push((task, acknowledged.is_some()));
@@ -245,6 +295,12 @@ fn written(stored: &Stored, session: &Session, now: Timestamp) -> Result<Decisio
 /// The same instant for another write.
 fn again(moment: Moment) -> Moment {
     Moment { stamp: draw(), ..moment }
+}
+
+/// Whether it concerns this record alone: others are looked after all the same.
+fn is_of_the_record(error: &StoreError) -> bool {
+    use RefusedKind::{Corrupt, Invalid, NewerSchema};
+    matches!(error, StoreError::Refused { kind: Corrupt | Invalid | NewerSchema, .. })
 }
 
 fn check_consumer(consumer: &str) -> Result<(), Error> {

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure::clock::{Clock, ManualClock};
@@ -17,6 +18,9 @@ use super::servers;
 /// most cases. Not for ever: what was deleted stays in its tables.
 static FREE: Mutex<Vec<(String, u32)>> = Mutex::new(Vec::new());
 const MOST_USES: u32 = 12;
+
+/// Longer than anything takes.
+const PATIENT: Duration = Duration::from_secs(120);
 
 /// Gives the schema back.
 pub(crate) struct Lent(pub(crate) String, u32);
@@ -34,6 +38,8 @@ pub(crate) fn fixture(start: Timestamp) -> Fixture {
     let clock = Arc::new(ManualClock::at(start));
     let (url, lent) = lend();
     let mut options = options(&url, &lent.0);
+    // A busy machine may leave a test alone for longer than a server waits for its host. No case waits for either.
+    (options.patience, options.most_idle) = (PATIENT, PATIENT);
     options.clock = Some(Arc::clone(&clock) as Arc<dyn Clock>);
     let open = move || {
         let options = options.clone();

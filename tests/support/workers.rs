@@ -57,7 +57,7 @@ pub(crate) fn main(plans: &[Plan], more: Vec<Trial>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(AT_ONCE);
     let (mut trials, mut told) = (more, Vec::new());
-    for (grounds, tests) in plans {
+    for (grounds, tests) in plans.iter().filter(|(grounds, _)| !grounds.is_empty()) {
         let mut skipped = 0;
         for ground in grounds {
             let missing = if is_wanted(&arguments, ground) { ground.missing() } else { None };

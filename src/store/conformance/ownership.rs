@@ -12,14 +12,18 @@ use crate::ownership::{
     Ownership, OwnershipSettings, Published, Regranted, Renewed, SessionKey, TaskKey, TaskState,
 };
 
+mod blobs;
 mod cancels;
+mod conversations;
 mod leases;
 mod outcomes;
 mod scenarios;
 mod starts;
 
 pub(super) fn cases() -> Vec<Case> {
-    [scenarios::CASES, leases::CASES, outcomes::CASES, cancels::CASES, starts::CASES].concat()
+    let verbs =
+        [scenarios::CASES, leases::CASES, outcomes::CASES, blobs::CASES, cancels::CASES, starts::CASES];
+    [verbs.concat(), conversations::CASES.to_vec()].concat()
 }
 
 const TTL: Seconds = Seconds::new(30);

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use mongodb::bson::{Document, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ChangeStreamEvent;
 use tokio::sync::broadcast;
+use tokio::time::timeout;
 
 use super::fault::Step;
 use super::link::{Db, name};
@@ -35,9 +35,9 @@ pub(super) async fn listen(db: &Db) -> Step<Stream> {
 pub(super) async fn run(db: Arc<Db>, own: String, mut stream: Stream, hints: broadcast::Sender<Hint>) {
     let mut pause = FIRST_PAUSE;
     loop {
-        while let Some(Ok(event)) = stream.next().await {
+        while let Some(news) = in_time(&db, stream.next_if_any()).await.filter(|_| stream.is_alive()) {
             pause = FIRST_PAUSE;
-            if let Some(hint) = heard(&event, &own) {
+            if let Some(hint) = news.and_then(|event| heard(&event, &own)) {
                 // Nobody watches: fine.
                 let _ = hints.send(hint);
             }
@@ -45,8 +45,8 @@ pub(super) async fn run(db: Arc<Db>, own: String, mut stream: Stream, hints: bro
         loop {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
-            if let Ok(again) = listen(&db).await
-                && let Ok(cursor) = read::newest_cursor(&db).await
+            if let Some(again) = in_time(&db, listen(&db)).await
+                && let Some(cursor) = in_time(&db, read::newest_cursor(&db)).await
             {
                 stream = again;
                 let all = Hint { ready: true, agenda: true, agents: true, cancels: Vec::new(), cursor };
@@ -56,6 +56,12 @@ pub(super) async fn run(db: Arc<Db>, own: String, mut stream: Stream, hints: bro
             }
         }
     }
+}
+
+/// What is answered, if it is: a server that has held a question for long enough answers also that there is no news. One
+/// that does not is gone without a word.
+async fn in_time<T, E>(db: &Db, asked: impl Future<Output = Result<T, E>>) -> Option<T> {
+    timeout(db.options.patience.saturating_add(HELD), asked).await.ok()?.ok()
 }
 
 fn heard(event: &ChangeStreamEvent<Document>, own: &str) -> Option<Hint> {

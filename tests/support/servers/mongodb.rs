@@ -23,6 +23,20 @@ pub(crate) fn mongodb() -> &'static Found {
     })
 }
 
+/// The same, or one of this process that waits no longer for whoever fell silent in a transaction than leases last in
+/// tests that kill hosts.
+pub(crate) fn impatient() -> &'static Found {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    static SERVER: Mutex<Option<Server>> = Mutex::new(None);
+    FOUND.get_or_init(|| match std::env::var("TENURE_TEST_MONGODB") {
+        Ok(url) => Ok(url),
+        Err(_) => {
+            let server = Server::start_with(&[], Some("1")).inspect_err(|why| skipped("mongodb", why))?;
+            Ok(SERVER.lock().insert(server).url())
+        }
+    })
+}
+
 /// The servers of this process.
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
@@ -89,11 +103,17 @@ pub(crate) struct Server {
     folder: tempfile::TempDir,
     life: Option<(Child, ChildStdin)>,
     more: Vec<String>,
+    /// For how many seconds it waits for whoever fell silent in a transaction.
+    waits: Option<&'static str>,
 }
 
 impl Server {
     /// Starts one with more settings.
     pub(crate) fn start(more: &[&str]) -> Result<Self, String> {
+        Self::start_with(more, None)
+    }
+
+    fn start_with(more: &[&str], waits: Option<&'static str>) -> Result<Self, String> {
         let mut why = String::new();
         // A free port may be taken by somebody else before the server has it.
         for _ in 0..3 {
@@ -102,7 +122,7 @@ impl Server {
             let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
             let port = socket.map_err(|error| error.to_string())?.port();
             let more = more.iter().map(|word| (*word).to_owned()).collect();
-            let mut server = Self { port, folder, life: None, more };
+            let mut server = Self { port, folder, life: None, more, waits };
             match server.begin() {
                 Ok(()) => return Ok(server),
                 Err(error) => why = error,
@@ -119,6 +139,7 @@ impl Server {
         )?;
         let mut command = Command::new("sh");
         command.args(["-c", LIFE, "life"]).args(program);
+        command.envs(self.waits.map(|waits| (TRANSACTIONS_LAST, waits)));
         command.args(["--port", &self.port.to_string(), "--storage-path", "data"]).args(&self.more);
         command
             .current_dir(self.folder.path())
@@ -165,8 +186,12 @@ impl Drop for Server {
     }
 }
 
+/// How a server is told after how many seconds a transaction ends of which nothing is heard any more. Only the slower
+/// one can be told so.
+pub(crate) const TRANSACTIONS_LAST: &str = "TENURE_TEST_TRANSACTIONS_LAST";
+
 /// The words of the command that is the server: the faster one first, and the slower one made faster.
-fn program() -> Option<Vec<PathBuf>> {
+pub(crate) fn program() -> Option<Vec<PathBuf>> {
     if let Some(named) = std::env::var_os("TENURE_TEST_SECANTUSD") {
         return Some(vec![named.into()]);
     }

@@ -13,11 +13,14 @@ use super::{installed_postgres, other_user, programs};
 /// What differs from server to server, one entry each.
 struct Kind {
     name: &'static str,
-    /// Its programs: the first makes its data, if that takes one; the last is the server.
+    /// Its programs: the first makes its data, if that takes one; the last is the server. None if it is found in
+    /// another way.
     programs: &'static [&'static str],
     make: &'static [&'static str],
     serve: &'static [&'static str],
     url: &'static str,
+    /// What it says when it serves.
+    ready: &'static str,
     /// Whether it refuses to run for root.
     not_as_root: bool,
     /// The signal after which it ends without putting anything in order, as when its machine fails.
@@ -60,6 +63,7 @@ const KINDS: &[Kind] = &[
             "autovacuum=off",
         ],
         url: "postgres://tenure@127.0.0.1:PORT/postgres",
+        ready: "ready to accept connections",
         not_as_root: true,
         ends_by: "QUIT",
     },
@@ -82,6 +86,19 @@ const KINDS: &[Kind] = &[
             "everysec",
         ],
         url: "redis://127.0.0.1:PORT/0",
+        ready: "ready to accept connections",
+        not_as_root: false,
+        ends_by: "KILL",
+    },
+    #[cfg(feature = "mongodb")]
+    Kind {
+        name: "mongodb",
+        programs: &[],
+        make: &[],
+        // It keeps its journal in memory for a while unless it is told otherwise, also when a write asks for it.
+        serve: &["--port", "PORT", "--storage-path", "DATA", "--sync-on-commit"],
+        url: "mongodb://127.0.0.1:PORT/",
+        ready: "listening",
         not_as_root: false,
         ends_by: "KILL",
     },
@@ -105,19 +122,25 @@ kill -$by $server; wait $server
 
 /// Whether one of this kind can be started here.
 pub(crate) fn is_there(name: &str) -> bool {
-    KINDS.iter().any(|kind| kind.name == name && kind.bin().is_some())
+    KINDS.iter().any(|kind| kind.name == name && kind.words().is_some())
 }
 
 impl Kind {
-    fn bin(&self) -> Option<PathBuf> {
-        programs(self.programs, &if self.name == "postgres" { installed_postgres() } else { Vec::new() })
+    /// The words of the command that makes its data, and of the one that is the server.
+    fn words(&self) -> Option<[Vec<PathBuf>; 2]> {
+        let (Some(first), Some(last)) = (self.programs.first(), self.programs.last()) else {
+            return Some([Vec::new(), super::mongodb::program()?]);
+        };
+        let more = if self.name == "postgres" { installed_postgres() } else { Vec::new() };
+        let bin = programs(self.programs, &more)?;
+        Some([first, last].map(|name| vec![bin.join(name)]))
     }
 }
 
 /// The server. It ends with this value, or with this OS process.
 pub(crate) struct Own {
     kind: &'static Kind,
-    bin: PathBuf,
+    program: Vec<PathBuf>,
     port: u16,
     folder: tempfile::TempDir,
     life: Option<Life>,
@@ -133,12 +156,12 @@ impl Own {
     /// Starts one of this kind.
     pub(crate) fn start(name: &str) -> Result<Self, String> {
         let kind = KINDS.iter().find(|kind| kind.name == name).ok_or("no such kind of server")?;
-        let missing = || format!("no programs {}; install {name}", kind.programs.join(" and "));
-        let bin = kind.bin().ok_or_else(missing)?;
+        let missing = || format!("no programs for {name}; install it");
+        let [makes, program] = kind.words().ok_or_else(missing)?;
         let mut why = String::new();
         // A free port may be taken by somebody else before the server has it.
         for _ in 0..3 {
-            let mut own = Self::made(kind, bin.clone()).map_err(|error| error.to_string())?;
+            let mut own = Self::made(kind, &makes, program.clone()).map_err(|error| error.to_string())?;
             match own.begin() {
                 Ok(()) => return Ok(own),
                 Err(error) => why = error,
@@ -147,30 +170,30 @@ impl Own {
         Err(why)
     }
 
-    fn made(kind: &'static Kind, bin: PathBuf) -> std::io::Result<Self> {
+    fn made(kind: &'static Kind, makes: &[PathBuf], program: Vec<PathBuf>) -> std::io::Result<Self> {
         let folder = tempfile::Builder::new().prefix(&format!("tenure-{}-", kind.name)).tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr())?.port();
-        let own = Self { kind, bin, port, folder, life: None };
+        let own = Self { kind, program, port, folder, life: None };
         if let Some((user, group)) = own.user() {
             std::os::unix::fs::chown(own.folder.path(), Some(user), Some(group))?;
         }
-        if kind.make.is_empty() {
-            std::fs::create_dir(own.data())?;
-        } else {
-            let made = own.command(&own.bin.join(kind.programs[0])).args(own.words(kind.make)).output()?;
+        if let (false, Some(makes)) = (kind.make.is_empty(), makes.first()) {
+            let made = own.command(makes).args(own.words(kind.make)).output()?;
             if !made.status.success() {
                 return Err(std::io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
             }
+        } else {
+            std::fs::create_dir(own.data())?;
         }
         Ok(own)
     }
 
     /// Starts it, on the same port and with the data that is there.
     pub(crate) fn begin(&mut self) -> Result<(), String> {
-        let program = self.bin.join(self.kind.programs[self.kind.programs.len() - 1]);
         let mut command = self.command(Path::new("sh"));
         command.args(["-c", LIFE, "life"]).arg(self.folder.path()).arg(self.kind.ends_by);
-        command.arg(program).args(self.words(self.kind.serve));
+        command.args(&self.program).args(self.words(self.kind.serve));
+        command.env(super::mongodb::TRANSACTIONS_LAST, "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = command.spawn().map_err(|error| error.to_string())?;
         let (Some(pipe), Some(said)) = (shell.stdin.take(), shell.stdout.take()) else {
@@ -182,7 +205,7 @@ impl Own {
             let id = line.strip_prefix("server ").and_then(|id| Pid::from_raw(id.parse().ok()?));
             server = server.or(id);
             last.clone_from(&line);
-            line.to_lowercase().contains("ready to accept connections")
+            line.to_lowercase().contains(self.kind.ready)
         });
         let Some(server) = server.filter(|_| ready) else { return Err(format!("the server ended: {last}")) };
         // What it says later is read by nobody, but read.

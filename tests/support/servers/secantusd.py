@@ -6,8 +6,11 @@
   at least. Here it does so once a second.
 - It serves connections with threads of one interpreter, which by default lets go of itself only after 5 ms, so that a
   connection that waits for news holds up every answer to another. Here it lets go sooner.
+- It ends a transaction that nothing is asked of any more after 60 s, as MongoDB does unless it is told otherwise. Here
+  after as many seconds as TENURE_TEST_TRANSACTIONS_LAST says, as transactionLifetimeLimitSeconds does there.
 """
 
+import os
 import sys
 import threading
 import time
@@ -89,6 +92,13 @@ def seldom(look):
     return looked
 
 
+def lasting(make, seconds):
+    def made(registry, **named):
+        make(registry, **{**named, "lifetime_seconds": seconds})
+
+    return made
+
+
 CHANGES = [
     "create_index",
     "drop_all_indexes",
@@ -108,4 +118,6 @@ for name in CHANGES:
     setattr(Storage, name, forgetting(getattr(Storage, name)))
 for registry in [SessionRegistry, TransactionRegistry]:
     registry._prune_locked = seldom(registry._prune_locked)
+if last := os.environ.get("TENURE_TEST_TRANSACTIONS_LAST"):
+    TransactionRegistry.__init__ = lasting(TransactionRegistry.__init__, float(last))
 sys.exit(cli.main())

@@ -12,15 +12,30 @@ use tenure::store::{
     Look, PostgresOptions, PostgresStore, RedisOptions, RedisStore, SqliteOptions, SqliteStore, Store,
     StoreError, Synchronous,
 };
+#[cfg(feature = "mongodb")]
+use tenure::store::{MongoOptions, MongoStore};
 
 use crate::servers;
 
 /// A store, as a worker is told of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Kept {
-    Sqlite { file: PathBuf },
-    Postgres { url: String, schema: String },
-    Redis { url: String, namespace: String },
+    Sqlite {
+        file: PathBuf,
+    },
+    Postgres {
+        url: String,
+        schema: String,
+    },
+    Redis {
+        url: String,
+        namespace: String,
+    },
+    #[cfg(feature = "mongodb")]
+    Mongodb {
+        url: String,
+        database: String,
+    },
 }
 
 /// How a store is asked.
@@ -65,6 +80,13 @@ impl Kept {
                 };
                 Arc::new(RedisStore::open(options).await?)
             }
+            #[cfg(feature = "mongodb")]
+            Self::Mongodb { url, database } => {
+                // The address that the server names is its own: one that is reached by a proxy is not looked for.
+                let mut options = MongoOptions::parse(&format!("{url}{database}?directConnection=true"))?;
+                options.patience = manner.patience;
+                Arc::new(MongoStore::connect(options).await?)
+            }
         })
     }
 
@@ -87,6 +109,8 @@ impl Kept {
         match self {
             Self::Sqlite { .. } => None,
             Self::Postgres { url, .. } | Self::Redis { url, .. } => Some(url),
+            #[cfg(feature = "mongodb")]
+            Self::Mongodb { url, .. } => Some(url),
         }
     }
 
@@ -94,6 +118,8 @@ impl Kept {
         match self {
             Self::Sqlite { .. } => None,
             Self::Postgres { url, .. } | Self::Redis { url, .. } => Some(url),
+            #[cfg(feature = "mongodb")]
+            Self::Mongodb { url, .. } => Some(url),
         }
     }
 }
@@ -117,6 +143,12 @@ pub(crate) const GROUNDS: &[Ground] = &[
     Ground { name: "sqlite", server: None, skewed: false, fresh: in_a_file },
     Ground { name: "postgres", server: Some("postgres"), skewed: false, fresh: a_schema },
     Ground { name: "redis", server: Some("redis"), skewed: false, fresh: a_namespace },
+];
+
+/// Servers that speak MongoDB's protocol: those of the tests are slow, and have a few tests of their own.
+pub(crate) const ON_MONGODB: &[Ground] = &[
+    #[cfg(feature = "mongodb")]
+    Ground { name: "mongodb", server: Some("mongodb"), skewed: false, fresh: a_database },
 ];
 
 impl Ground {
@@ -149,6 +181,8 @@ impl Ground {
     pub(crate) fn in_server(&self, url: String) -> Kept {
         match self.server {
             Some("redis") => in_redis(url),
+            #[cfg(feature = "mongodb")]
+            Some("mongodb") => in_mongodb(url),
             _ => in_postgres(url),
         }
     }
@@ -162,6 +196,12 @@ fn a_namespace() -> Result<Fresh, String> {
     Ok((in_redis(servers::redis::redis().clone()?), None))
 }
 
+#[cfg(feature = "mongodb")]
+fn a_database() -> Result<Fresh, String> {
+    let url = servers::mongodb::impatient().clone()?;
+    Ok((in_mongodb(format!("{}/", url.trim_end_matches('/'))), None))
+}
+
 fn in_a_file() -> Result<Fresh, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     Ok((Kept::Sqlite { file: folder.path().join("tenure.db") }, Some(folder)))
@@ -173,6 +213,11 @@ fn in_postgres(url: String) -> Kept {
 
 fn in_redis(url: String) -> Kept {
     Kept::Redis { url, namespace: unique() }
+}
+
+#[cfg(feature = "mongodb")]
+fn in_mongodb(url: String) -> Kept {
+    Kept::Mongodb { url, database: unique() }
 }
 
 /// A name that nobody has used. Another process may use the same server.

@@ -21,6 +21,7 @@ list! {
     own_l11_who_was_paused_before_publishing_publishes,
     own_l16_renewing_twice_is_harmless,
     own_l17_a_repeated_request_is_answered_the_same_grant,
+    own_l17_a_request_that_is_repeated_after_its_run_ended_begins_no_other,
     own_l19_a_task_that_begins_anew_has_a_token_of_its_own,
     own_l20_two_who_declare_a_task_lost_see_the_same,
     own_l21_a_verdict_and_a_renewal_never_both_hold,
@@ -169,6 +170,54 @@ async fn own_l17_a_repeated_request_is_answered_the_same_grant(f: Fixture) {
     assert_eq!(o.reinstate(&held).await, Regranted::Acquired(again));
     o.publish(&held, "late").await;
     assert!(matches!(o.acquire(&request).await, Acquired::Acquired(now) if now.token != held.token));
+}
+
+async fn own_l17_a_request_that_is_repeated_after_its_run_ended_begins_no_other(f: Fixture) {
+    let o = Own::on(f);
+    let (first, second) = (o.ask(A, key(1)), o.ask(A, key(1)));
+    let second = Acquire { expect: Expected::TerminalRun(1), ..second };
+    let told = async |request: &Acquire, run, expected| {
+        // On another replica as well: what was granted is not remembered by who granted it.
+        for own in [&o.own, &o.peer] {
+            match own.acquire(request).await.unwrap() {
+                Acquired::Conflict { actual } => {
+                    assert_eq!((actual.run, word(&actual.state)), (run, expected), "{actual:?}");
+                }
+                other => panic!("{request:?}: {other:?}"),
+            }
+        }
+        let runs = o.f.list(RunFilter { owned: Some(true), ..RunFilter::default() }).await;
+        let latest = runs.iter().filter(|run| run.run_id.as_str().starts_with("owned.test.researcher.s.1."));
+        assert_eq!(latest.count(), run as usize, "no run was begun by that");
+    };
+    let held = granted(o.acquire(&first).await);
+    o.publish(&held, "found").await;
+    told(&first, 1, "completed").await;
+    let next = granted(o.acquire(&second).await);
+    // The first request is not the second's, and not held by itself.
+    assert!(matches!(o.acquire(&first).await, Acquired::Held { run: 2, .. }));
+    o.own.publish(&next, Outcome::failed("exception", "it broke")).await.unwrap();
+    told(&second, 2, "failed").await;
+    told(&first, 2, "failed").await;
+    let third = Acquire { expect: Expected::TerminalRun(2), ..o.ask(A, key(1)) };
+    let lost = granted(o.acquire(&third).await);
+    o.lose(&lost).await;
+    told(&third, 3, "lost").await;
+    let fourth = Acquire { expect: Expected::LostRun(3), ..o.ask(A, key(1)) };
+    granted(o.acquire(&fourth).await);
+    o.cancel(CancelScope::Task(key(1)), CancelMode::Force).await;
+    for request in [&fourth, &third, &second, &first] {
+        told(request, 4, "cancelled").await;
+    }
+    o.own.forget(&key(1)).await.unwrap();
+    for request in [&fourth, &first] {
+        let answer = o.acquire(request).await;
+        assert!(
+            matches!(&answer, Acquired::Conflict { actual } if actual.state == TaskState::Expired),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(o.f.list(RunFilter { owned: Some(true), ..RunFilter::default() }).await, []);
 }
 
 async fn own_l19_a_task_that_begins_anew_has_a_token_of_its_own(f: Fixture) {

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join_all};
-use parking_lot::Mutex;
+use futures_util::future::join_all;
 
 use super::*;
 use crate::error::Error;
 use crate::model::Payload;
-use crate::ownership::{Acknowledgement, Blobs, Declared, End, Forgotten, Release, Retention};
+use crate::ownership::{Acknowledgement, Declared, End, Forgotten, Release, Retention};
 use crate::store::conformance::list;
 use crate::store::{PageRequest, RunFilter};
 
@@ -17,7 +15,6 @@ list! {
     own_p1_a_second_outcome_overwrites_nothing,
     own_p5_a_task_that_is_published_is_never_in_between,
     own_p6_a_large_outcome_is_refused_by_its_limit,
-    own_p6_a_large_outcome_is_kept_by_the_hook,
     own_p7_a_cancelled_task_keeps_what_it_had,
     own_p8_an_acknowledged_outcome_expires,
     own_p9_an_outcome_that_nobody_acknowledged_is_counted,
@@ -72,38 +69,6 @@ async fn own_p6_a_large_outcome_is_refused_by_its_limit(f: Fixture) {
     assert_eq!(o.publish(&held, "just ten c").await, Published::Committed);
 }
 
-/// Keeps outcomes in a list.
-#[derive(Default)]
-struct Shelf(Mutex<Vec<(String, Outcome)>>);
-
-impl Blobs for Shelf {
-    fn put(&self, name: String, outcome: Outcome) -> BoxFuture<'_, Result<Arc<str>, String>> {
-        let mut shelf = self.0.lock();
-        shelf.push((name.clone(), outcome));
-        let answer =
-            if shelf.len() == 1 { Err("the shelf is not up yet".to_owned()) } else { Ok(name.into()) };
-        std::future::ready(answer).boxed()
-    }
-}
-
-async fn own_p6_a_large_outcome_is_kept_by_the_hook(f: Fixture) {
-    let shelf = Arc::new(Shelf::default());
-    let blobs = Some(Arc::clone(&shelf) as Arc<dyn Blobs>);
-    let o = Own::with(f, OwnershipSettings { outcome_limit: 10, blobs, ..OwnershipSettings::default() });
-    let held = o.start(A, 1).await;
-    let outcome = Outcome::completed("more than ten").with_snapshot(Payload::text("and where it was"));
-    assert!(matches!(o.own.publish(&held, outcome.clone()).await, Err(Error::Store(_))), "not kept");
-    assert_eq!(word(&o.state(1).await), "running");
-    assert_eq!(o.own.publish(&held, outcome.clone()).await.unwrap(), Published::Committed);
-    assert_eq!(o.own.publish(&held, outcome.clone()).await.unwrap(), Published::AlreadyCommitted);
-    let blob = o.finished(1).await.blob.expect("where it is kept");
-    assert_eq!(
-        (&*blob.location, blob.size, &*blob.preview),
-        ("owned.test.researcher.s.1.1", 29, "more than ten")
-    );
-    assert_eq!(shelf.0.lock()[1], ("owned.test.researcher.s.1.1".to_owned(), outcome));
-}
-
 async fn own_p7_a_cancelled_task_keeps_what_it_had(f: Fixture) {
     let o = Own::on(f);
     let held = o.start(A, 1).await;
@@ -114,14 +79,14 @@ async fn own_p7_a_cancelled_task_keeps_what_it_had(f: Fixture) {
     assert_eq!((finished.status, text(&finished).as_str()), (RunStatus::Cancelled, "half of it"));
 }
 
-const KEPT: Retention = Retention {
+pub(super) const KEPT: Retention = Retention {
     acknowledged: Seconds::new(60),
     unacknowledged: Seconds::new(3600),
     sessions: Seconds::new(86_400),
     batch: 100,
 };
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 async fn own_p8_an_acknowledged_outcome_expires(f: Fixture) {
     let o = Own::on(f);

@@ -324,6 +324,10 @@ async fn own_s6_7_a_start_and_a_release_that_meet_leave_nothing_behind(f: Fixtur
                 let live = o.state(round).await.is_live();
                 assert!(!live || revision == Some(now), "{held:?}: of an older revision, and it runs");
             }
+            // It began, the answer to that was lost, and by the time it was asked for again the release had met it.
+            Acquired::Conflict { actual } => {
+                assert_eq!((&actual.key, actual.run, word(&actual.state)), (&key(round), 1, "cancelled"));
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 
+use super::outcomes::{HOUR, KEPT};
 use super::*;
 use crate::error::Error;
 use crate::model::{TaskId, TaskSpec, Token};
@@ -216,6 +217,12 @@ async fn own_v5_what_a_newer_version_wrote_is_kept(f: Fixture) {
     assert_eq!(word(&o.state(2).await), "running");
     assert_eq!(o.publish(&held, "found").await, Published::Committed);
     assert_eq!(text(&o.finished(1).await), "found");
+    // Nor does it keep what others own.
+    let other = granted(o.acquire(&o.ask(A, session("t").task(1))).await);
+    o.publish(&other, "found").await;
+    o.f.later(1000 * HOUR);
+    assert_eq!(o.own.reap(KEPT).await.unwrap().tasks, 1, "another session is looked after");
+    assert_eq!(text(&o.finished(1).await), "found", "and this one left as it is");
 }
 
 async fn what_cannot_be_taken_is_named(f: Fixture) {

@@ -1,0 +1,259 @@
+//! Outcomes that are too large for the store: a hook of the host keeps them elsewhere (P6), and removes them once the
+//! records that name them are gone (P11).
+//!
+//! A record goes with one write, and in that write its session notes where the hook keeps what belonged to it. The
+//! hook is asked after that, and what it has removed is struck off the list. So nobody finds a record whose content is
+//! gone, and what could not be removed is asked for again, also after a restart and by another replica.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout};
+
+use super::answers::Held;
+use super::key::{SessionKey, numbers};
+use super::outcome::{Kept, Outcome};
+use super::record::{Stored, put};
+use super::{Ownership, TRIES, contended, derived, digest_of};
+use crate::error::Error;
+use crate::model::{Payload, Run, RunResult, Token};
+use crate::rules;
+use crate::store::{Decision, RefusedKind, StoreError};
+
+/// The longest name of a place, in bytes.
+const MOST_PLACE_BYTES: usize = 1024;
+
+/// How many places of a session may wait for the hook before it keeps the records of others as well.
+pub(super) const MOST_UNREMOVED: usize = 1000;
+
+/// How long the hook may take to remove one.
+const REMOVES_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long after a failure the reaper asks the hook again.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// Where an outcome is that was too large to be kept with its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blob {
+    /// As the hook that keeps it named it.
+    pub location: Arc<str>,
+    /// Bytes of result and snapshot together.
+    pub size: u64,
+    /// The first characters of the result.
+    pub preview: Arc<str>,
+}
+
+/// Keeps outcomes that are too large for the store, where every replica finds them (P6). All replicas of a namespace
+/// have the same.
+pub trait Blobs: Send + Sync + 'static {
+    /// Keeps result and snapshot of an outcome, and names the place in 1 to 1,024 bytes. The name begins with the id
+    /// of the run, and is that of no other outcome; called again with it, this may keep the same again.
+    ///
+    /// # Errors
+    /// Why it is not kept: it may be tried again.
+    fn put(&self, name: String, outcome: Outcome) -> BoxFuture<'_, Result<Arc<str>, String>>;
+
+    /// Removes what lies in a place. Called after the record that named it is gone for all replicas; several may do so
+    /// at once, and again: a place in which nothing lies is no error.
+    ///
+    /// # Errors
+    /// Why it is still there: it is told to the log, and asked for again.
+    fn remove(&self, location: Arc<str>) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// A hook, with the namespace it is for; none for all.
+type Hook = (Option<Arc<str>>, Arc<dyn Blobs>);
+
+/// The hooks of a host.
+#[derive(Default)]
+pub(super) struct Hooks {
+    all: Mutex<Vec<Hook>>,
+    /// When one failed last.
+    failed: Mutex<Option<Instant>>,
+}
+
+impl Hooks {
+    /// The last one for a namespace counts.
+    pub(super) fn add(&self, namespace: Option<&Arc<str>>, hook: &Arc<dyn Blobs>) {
+        let mut all = self.all.lock();
+        all.retain(|(of, _)| of.as_ref() != namespace);
+        all.push((namespace.cloned(), Arc::clone(hook)));
+    }
+
+    fn of(&self, namespace: &str) -> Option<Arc<dyn Blobs>> {
+        let all = self.all.lock();
+        let find = |wanted: Option<&str>| all.iter().find(|(of, _)| of.as_deref() == wanted);
+        find(Some(namespace)).or_else(|| find(None)).map(|(_, hook)| Arc::clone(hook))
+    }
+}
+
+/// Why there is no place for an outcome.
+pub(super) enum Unkept {
+    /// It is over this limit, and nobody keeps what is.
+    TooLarge(usize),
+    /// The hook says so.
+    Failed(String),
+}
+
+/// Where the hook keeps what a run came to, if it does.
+pub(super) fn place_of(run: &Run) -> Option<Arc<str>> {
+    // What is in a file is the host's own.
+    let inline = run.result.as_ref().filter(|result| matches!(result, RunResult::Inline(_)))?;
+    Kept::read(inline).ok()?.blob.map(|blob| blob.location)
+}
+
+impl Ownership {
+    fn hook(&self, namespace: &str) -> Option<Arc<dyn Blobs>> {
+        self.settings.blobs.clone().or_else(|| self.hooks.of(namespace))
+    }
+
+    /// Finds a place for an outcome: with its run, or by the hook.
+    pub(super) async fn keep(&self, held: &Held, outcome: &Outcome) -> Result<Kept, Unkept> {
+        let (size, limit) = (outcome.size(), self.settings.outcome_limit);
+        let Outcome { result, snapshot, .. } = outcome.clone();
+        if size <= limit {
+            return Ok(Kept { result, snapshot, ..Kept::default() });
+        }
+        let Some(blobs) = &self.settings.blobs else { return Err(Unkept::TooLarge(limit)) };
+        let number = number_of(held, outcome);
+        let run_id = held.key.run_id(held.run).map_err(|invalid| Unkept::Failed(invalid.to_string()))?;
+        let location =
+            blobs.put(format!("{run_id}.{number:016x}"), outcome.clone()).await.map_err(Unkept::Failed)?;
+        if !(1..=MOST_PLACE_BYTES).contains(&location.len()) {
+            let found = location.len();
+            return Err(Unkept::Failed(format!(
+                "its place has {found} bytes, expected 1 to {MOST_PLACE_BYTES}"
+            )));
+        }
+        let preview = result.as_ref().map(Payload::preview).unwrap_or_default().into();
+        let blob = Some(Blob { location, size: size as u64, preview });
+        Ok(Kept { blob, number: Some(number), ..Kept::default() })
+    }
+
+    /// What was kept elsewhere was not published: unless it was by another call, it is removed.
+    pub(super) async fn discard(&self, held: &Held, kept: &Kept) {
+        let Some(blob) = &kept.blob else { return };
+        if let Err(error) = self.try_discard(held, &blob.location).await {
+            let place = &*blob.location;
+            tracing::warn!(task = %held.key, place, %error, "what was refused may still lie where it was kept");
+        }
+    }
+
+    /// [`Self::discard`] for a host that was fenced.
+    pub(super) async fn discard_late(&self, begun: &Run, token: Token, outcome: &rules::Outcome) {
+        let result = match outcome {
+            rules::Outcome::Completed(result) | rules::Outcome::Cancelled(Some(result)) => result,
+            _ => return,
+        };
+        let kept = Kept::read(result).unwrap_or_default();
+        // What has no number is a file of the host.
+        if kept.number.is_none() {
+            return;
+        }
+        let of = async {
+            let found = self.store.task(&begun.spec.task_id).await?;
+            found.map(|(task, _)| Stored::read(task, None)).transpose()
+        };
+        match (of.await, numbers(begun.run_id.as_str())) {
+            (Ok(Some(stored)), Some((task, run))) => {
+                let held = Held { key: stored.session.key.task(task), run, token };
+                self.discard(&held, &kept).await;
+            }
+            (Err(error), _) => {
+                tracing::warn!(run = %begun.run_id, %error, "what was refused still lies where it was kept");
+            }
+            _ => {}
+        }
+    }
+
+    async fn try_discard(&self, held: &Held, place: &Arc<str>) -> Result<(), Error> {
+        if let Some(run) = self.run(&held.key, held.run).await? {
+            let may_yet_be = run.token() == Some(held.token);
+            if may_yet_be || place_of(&run).as_ref() == Some(place) {
+                return Ok(());
+            }
+        }
+        let session = &held.key.session;
+        self.strike(session, |unremoved| unremoved.insert(Arc::clone(place))).await?;
+        self.clear(session, usize::MAX).await.map(drop)
+    }
+
+    /// Removes what lies where a session notes it, at most so much. Answers how often the hook was asked.
+    pub(super) async fn clear(&self, key: &SessionKey, most: usize) -> Result<usize, Error> {
+        let Some(hook) = self.hook(key.namespace()) else { return Ok(0) };
+        let Some(stored) = self.stored(key).await? else { return Ok(0) };
+        let mut removed = BTreeSet::new();
+        let mut asked = 0;
+        for place in stored.session.unremoved.iter().take(most) {
+            asked += 1;
+            let late = || Err(format!("it took longer than {} s", REMOVES_WITHIN.as_secs()));
+            let answer = timeout(REMOVES_WITHIN, hook.remove(Arc::clone(place))).await;
+            if let Err(why) = answer.unwrap_or_else(|_| late()) {
+                metrics::counter!("tenure_ownership_unremoved_total").increment(1);
+                tracing::warn!(session = %key, %place, why, "what is over could not be removed; it is tried again");
+                *self.hooks.failed.lock() = Some(Instant::now());
+                break;
+            }
+            removed.insert(Arc::clone(place));
+        }
+        if !removed.is_empty() {
+            let strike = |unremoved: &mut BTreeSet<Arc<str>>| {
+                let before = unremoved.len();
+                unremoved.retain(|place| !removed.contains(place));
+                unremoved.len() != before
+            };
+            self.strike(key, strike).await?;
+        }
+        Ok(asked)
+    }
+
+    /// As [`Self::clear`], by who looks after all sessions: a hook that failed just now is left alone for a while.
+    pub(super) async fn clear_in_turn(&self, key: &SessionKey, left: &mut usize) -> Result<(), Error> {
+        let rests = self.hooks.failed.lock().is_some_and(|since| since.elapsed() < ASKED_AGAIN_AFTER);
+        if *left > 0 && !rests {
+            *left = left.saturating_sub(self.clear(key, *left).await?);
+        }
+        Ok(())
+    }
+
+    /// Changes what a session notes of places. One that is gone notes nothing.
+    async fn strike(
+        &self,
+        key: &SessionKey,
+        change: impl Fn(&mut BTreeSet<Arc<str>>) -> bool + Send,
+    ) -> Result<(), Error> {
+        let _turn = self.turn(key).lock().await;
+        for _ in 0..TRIES {
+            let moment = self.moment().await?;
+            let Some(stored) = self.stored(key).await? else { return Ok(()) };
+            let mut session = stored.session.clone();
+            if !change(&mut session.unremoved) {
+                return Ok(());
+            }
+            let write = put(Some(&stored), &session, moment.now)?;
+            let decision = Decision { task: Some(write.task), ..Decision::default() };
+            if self.commit(decision).await?.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(contended(key))
+    }
+}
+
+/// Tells what a grant came to from everything else, also from what another grant with the same fence came to (L19).
+pub(super) fn number_of(held: &Held, outcome: &Outcome) -> u64 {
+    let payload = |payload: &Option<Payload>| {
+        payload.as_ref().map_or(0, |payload| digest_of(&[payload.media_type.as_bytes(), &payload.bytes]))
+    };
+    let content = derived([payload(&outcome.result), payload(&outcome.snapshot), 0, 0]);
+    derived([held.token.fence, held.token.nonce, content, 0])
+}
+
+/// An outcome that was not kept is not published, and may be tried again.
+pub(super) fn not_kept(why: &str) -> StoreError {
+    StoreError::refused(RefusedKind::Unavailable, format!("the outcome is not kept: {why}"))
+}

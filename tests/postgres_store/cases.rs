@@ -50,6 +50,7 @@ list! {
     field_g01_no_statement_reads_a_table_from_end_to_end,
     field_g01_no_claim_reads_an_index_from_end_to_end,
     field_g01_the_planner_is_told_of_a_table_that_has_grown,
+    field_g01_the_planner_is_told_again_of_a_table_that_was_emptied,
     a_call_that_the_server_cannot_take_fails_alone,
 }
 
@@ -598,14 +599,57 @@ async fn field_g01_no_claim_reads_an_index_from_end_to_end() {
     assert!(read < all_each_time / 10, "{CLAIMS} claims of 5 read {read} entries, {RUNS} runs are there");
 }
 
+/// How many runs the planner thinks there are.
+const BELIEVED: &str =
+    "SELECT reltuples::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relname = 'runs'";
+
 async fn field_g01_the_planner_is_told_of_a_table_that_has_grown() {
     let counted = Counted::new().await;
-    let believed = "SELECT reltuples::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = $1 AND c.relname = 'runs'";
-    assert!(counted.number(believed).await < 100);
+    assert!(counted.number(BELIEVED).await < 100);
     let store = counted.open().await;
     enqueue(&store, 500).await;
-    while counted.number(believed).await < 500 {}
+    while counted.number(BELIEVED).await < 500 {}
+    counted.close(store).await;
+}
+
+async fn field_g01_the_planner_is_told_again_of_a_table_that_was_emptied() {
+    let counted = Counted::new().await;
+    let store = counted.open().await;
+    enqueue(&store, 500).await;
+    while counted.number(BELIEVED).await < 500 {}
+    let page = PageRequest { limit: 500, cursor: None };
+    let runs = store.runs(RunFilter::default(), page).await.unwrap().items;
+    let cancels = runs.iter().map(|run| {
+        let asked = rules::CancelRequest {
+            mode: tenure::model::CancelMode::Force,
+            reason: "enough".into(),
+            requested_by: "a person".into(),
+            force_after: None,
+        };
+        match rules::cancel(run, &asked, Moment { now: NOW, stamp: 7 }) {
+            rules::Cancel::Write(write) => write.into(),
+            other => panic!("nothing to cancel: {other:?}"),
+        }
+    });
+    let answers = store.commit(cancels.collect()).await.unwrap();
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let all = PruneRequest { before: Timestamp::from_ms(i64::MAX), keep: 0, limit: 1000 };
+    assert_eq!(store.prune(all).await.unwrap().runs, 500);
+    counted.analyze().await;
+    assert_eq!(counted.number(BELIEVED).await, 0, "the server has seen that nothing is there");
+    // So has the store, which looks when something has changed.
+    let clock = "SELECT clock_timestamp()::text";
+    let since: String = counted.sql.query_one(clock, &[]).await.unwrap().get(0);
+    let looks = format!(
+        "SELECT count(*) FROM pg_stat_activity
+         WHERE application_name = $1 AND query LIKE '%reltuples%' AND query_start > '{since}'"
+    );
+    store.put_agent(&tenure::model::AgentId::new("a").unwrap(), Some("one".into())).await.unwrap();
+    while counted.number(&looks).await == 0 {}
+    // Fewer than it has told of before.
+    enqueue(&store, 200).await;
+    while counted.number(BELIEVED).await < 64 {}
     counted.close(store).await;
 }
 

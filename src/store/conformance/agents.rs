@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::support::agent;
+use super::whole::hears;
 use super::{Fixture, list};
 
 list! {
@@ -75,9 +76,9 @@ async fn watchers_hear_of_what_is_said_of_agents(f: Fixture) {
     let mut hints = f.store.watch();
     say(&f, "a", "one").await;
     // Others may be told of before it, and none of what does not concern agents says that it does.
-    while !hints.recv().await.unwrap().agents {}
+    hears(&mut hints, |hint| hint.agents).await;
     f.store.put_agent(&agent("a"), None).await.unwrap();
-    while !hints.recv().await.unwrap().agents {}
+    hears(&mut hints, |hint| hint.agents).await;
 }
 
 async fn what_is_said_of_agents_survives_with_the_store_and_is_seen_by_all_who_share_it(f: Fixture) {
@@ -91,7 +92,7 @@ async fn what_is_said_of_agents_survives_with_the_store_and_is_seen_by_all_who_s
     let mut hints = f.store.watch();
     other.put_agent(&agent("b"), Some("other".into())).await.unwrap();
     if f.store.capabilities().watch_across {
-        while !hints.recv().await.unwrap().agents {}
+        hears(&mut hints, |hint| hint.agents).await;
     }
     assert_eq!(said(&f).await, pairs(&[("a", "one"), ("b", "other")]));
     other.close().await.unwrap();

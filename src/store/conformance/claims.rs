@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::support::{A, B, agent, claim_request, done, failed, ids, text};
+use super::support::{A, B, agent, claim_request, done, failed, ids, run_id, text};
 use super::{Fixture, list};
 use crate::model::{CancelMode, Place, Run, RunStatus};
 use crate::rules::{self, Outcome};
@@ -20,6 +20,7 @@ list! {
     a_claim_of_no_agents_or_nothing_is_granted_nothing,
     an_agent_that_is_named_twice_is_granted_each_run_once,
     a_paused_task_is_not_claimed_until_it_goes_on,
+    a_task_that_goes_on_lets_go_of_its_own_runs_alone,
     a_run_that_overrides_the_pause_is_claimed,
     a_paused_retry_waits_too,
     task_delete_a_run_of_a_deleted_task_stays_claimable,
@@ -154,6 +155,21 @@ async fn a_paused_task_is_not_claimed_until_it_goes_on(f: Fixture) {
     f.sound().await;
     f.change(&paused, |spec| spec.enabled = true).await;
     assert_eq!(ids(&f.claim(A, 10).await), ["before", "meanwhile", "later"]);
+    f.sound().await;
+}
+
+async fn a_task_that_goes_on_lets_go_of_its_own_runs_alone(f: Fixture) {
+    let mut tasks = Vec::new();
+    for name in ["one", "two"] {
+        let task = f.task(json!({ "task_id": name, "enabled": false })).await;
+        f.queue(&task, name).await;
+        tasks.push(task);
+    }
+    assert_eq!(f.claim(A, 10).await, []);
+    f.change(&tasks[0], |spec| spec.enabled = true).await;
+    let place = async |name: &str| f.read(&run_id(name)).await.place;
+    assert_eq!((place("one").await, place("two").await), (Place::Ready, Place::Paused));
+    assert_eq!(ids(&f.claim(A, 10).await), ["one"]);
     f.sound().await;
 }
 

@@ -198,9 +198,17 @@ async fn the_limit_of_a_read_holds(f: Fixture) {
     let task = f.task(json!({})).await;
     f.queue(&task, "r").await;
     f.begin(A).await;
-    for subject in [Subject::All, Subject::Run(run_id("r"))] {
-        for limit in 0..4 {
-            assert_eq!(f.store.events(subject.clone(), 0, limit).await.unwrap().len(), limit.min(3));
+    let now = f.now().await;
+    let events = (1..4).map(|sequence| task_event(sequence, EventKind::TaskUpdated, now)).collect();
+    let mut next = super::support::changed(&task, |spec| spec.priority = 1);
+    next.last_event = 3;
+    let write = TaskWrite { events, ..put(&next, Some(task.revision)) };
+    f.commit(Decision { task: Some(write), ..Decision::default() }).await.unwrap();
+    let of_task = Subject::Task(task_id("t"));
+    for (subject, all) in [(Subject::All, 6), (Subject::Run(run_id("r")), 3), (of_task, 3)] {
+        for limit in 0..all + 1 {
+            let read = f.store.events(subject.clone(), 0, limit).await.unwrap();
+            assert_eq!(read.len(), limit.min(all), "{subject:?}");
         }
     }
 }

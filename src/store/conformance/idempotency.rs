@@ -18,6 +18,7 @@ list! {
     field_k8_a_key_of_a_refused_decision_is_free,
     field_k9_many_with_few_keys_in_one_call_make_one_run_each,
     a_key_twice_in_one_decision_is_refused,
+    a_key_of_two_tasks_in_one_decision_is_theirs,
 }
 
 async fn keyed(f: &Fixture, task: &Task, name: &str, key: &str, digest: u64) -> RunWrite {
@@ -135,4 +136,16 @@ async fn a_key_twice_in_one_decision_is_refused(f: Fixture) {
     let answer = f.commit(Decision { runs, ..Decision::default() }).await;
     assert_eq!(answer, Err(Refusal::KeyExists { run_id: run_id("a"), digest: 1 }));
     assert!(f.counts(None).await.is_empty());
+}
+
+async fn a_key_of_two_tasks_in_one_decision_is_theirs(f: Fixture) {
+    let mut runs = Vec::new();
+    for name in ["one", "two"] {
+        let task = f.task(json!({ "task_id": name })).await;
+        runs.push(keyed(&f, &task, name, "k", 1).await);
+    }
+    f.commit(Decision { runs, ..Decision::default() }).await.unwrap();
+    for name in ["one", "two"] {
+        assert_eq!(by_key(&f, name, "k").await.unwrap().run_id, run_id(name));
+    }
 }

@@ -15,6 +15,7 @@ list! {
     a_concurrency_key_holds_across_tasks_and_agents,
     a_lane_with_a_limit_is_filled_to_it,
     a_wider_limit_overtakes_nobody_in_a_lane,
+    who_waits_in_a_lane_is_in_the_way_of_its_own_agent_alone,
     a_run_that_needs_two_lanes_waits_for_both_and_blocks_neither,
     a_run_that_waits_for_another_lane_lets_others_have_its_room,
     a_retrying_run_keeps_its_room_and_is_not_in_its_own_way,
@@ -31,6 +32,7 @@ list! {
     the_version_of_a_lane_rises_when_something_comes_or_goes,
     a_lane_that_was_emptied_and_filled_again_is_not_the_same,
     a_decision_on_a_lane_that_has_moved_is_refused,
+    a_lane_that_was_emptied_in_the_same_call_has_no_version,
     task_t20_skip_if_running_lets_one_of_two_in,
     task_t21_queue_next_lets_one_scheduled_run_wait,
     task_t22_cancel_previous_leaves_one,
@@ -118,6 +120,24 @@ async fn a_wider_limit_overtakes_nobody_in_a_lane(f: Fixture) {
     assert_eq!(f.claim(A, 10).await, [], "there is room for it, and somebody waits before it");
     f.finish(&holder, done("x")).await;
     assert_eq!(ids(&f.claim(A, 10).await), ["first", "second"]);
+    f.sound().await;
+}
+
+async fn who_waits_in_a_lane_is_in_the_way_of_its_own_agent_alone(f: Fixture) {
+    let mut task = json!({ "task_id": "narrow", "concurrency_key": "k", "overlap_policy": "allow_parallel" });
+    let narrow = f.task(task.clone()).await;
+    task["task_id"] = "wide".into();
+    task["agent_id"] = "other".into();
+    task["concurrency_limit"] = 2.into();
+    let wide = f.task(task).await;
+    f.queue(&narrow, "holder").await;
+    f.begin(A).await;
+    f.queue(&narrow, "first").await;
+    let second = f.queue(&wide, "second").await;
+    assert_eq!(second.place, Place::Ready, "nobody may be there who has the agent of the other");
+    let agents = [super::support::agent("other")].into();
+    let claimed = f.store.claim(crate::store::ClaimRequest { agents, ..claim_request(A, 10) }).await.unwrap();
+    assert_eq!(ids(&claimed), ["second"]);
     f.sound().await;
 }
 
@@ -399,6 +419,18 @@ async fn a_decision_on_a_lane_that_has_moved_is_refused(f: Fixture) {
     let moved = f.lane("task:t").await;
     f.cancel(&first, CancelMode::Cooperative).await;
     assert!(matches!(decide("three", &moved).await, Err(Refusal::StaleLane { .. })), "somebody left");
+}
+
+async fn a_lane_that_was_emptied_in_the_same_call_has_no_version(f: Fixture) {
+    let task = f.task(json!({ "overlap_policy": "queue_next" })).await;
+    let empty = f.lane("task:t").await;
+    f.queue(&task, "one").await;
+    let running = f.begin(A).await;
+    let ends = Decision::from(f.end_of(&running, done("x")).await);
+    let runs = vec![rules::enqueue(&task, f.wanted("two").await, f.moment().await)];
+    let next = Decision { runs, lanes: vec![unmoved("task:t", &empty)], ..Decision::default() };
+    assert_eq!(f.store.commit(vec![ends, next]).await.unwrap(), [Ok(()), Ok(())]);
+    f.sound().await;
 }
 
 /// Two instances want a run of the task at the same moment, on the lane as both saw it; who is refused decides

@@ -108,7 +108,10 @@ async fn own_l03_a_renewal_with_a_superseded_token_is_fenced_and_moves_nothing(f
     let fenced = Renewal::Fenced { fence: second.fence, status: RunStatus::Running };
     assert_eq!(f.renew(&first, 10 * LEASE).await, fenced);
     let nonce = Token { nonce: token(&second).nonce + 1, ..token(&second) };
-    assert_eq!(f.renew_as(&second.run_id, nonce, 10 * LEASE).await, fenced, "equality is on both");
+    let fence = Token { fence: token(&second).fence + 1, ..token(&second) };
+    for other in [nonce, fence] {
+        assert_eq!(f.renew_as(&second.run_id, other, 10 * LEASE).await, fenced, "equality is on both");
+    }
     assert_eq!(f.read(&second.run_id).await, second);
 }
 
@@ -149,8 +152,8 @@ async fn own_l05_a_write_under_the_token_does_not_move_the_expiry_back(f: Fixtur
     let Renewal::Renewed { expires_at, .. } = f.renew(&claimed, LEASE).await else {
         panic!("the lease stands")
     };
-    let running = f.apply(start).await;
-    assert_eq!(running.lease.unwrap().expires_at, expires_at);
+    let lease = f.apply(start).await.lease.unwrap();
+    assert_eq!((lease.expires_at, lease.heartbeat_at), (expires_at, f.now().await));
     f.sound().await;
 }
 

@@ -125,7 +125,10 @@ async fn own_l24_a_run_that_is_handed_over_has_another_token(f: Fixture) {
     let run = begun(&f, "r").await;
     let to = InstanceId::from_bits(B);
     let moment = f.moment().await;
+    f.renew(&run, 10 * LEASE).await;
     let given = f.apply(rules::hand_over(&run, token(&run), to, draw(), LEASE, moment).unwrap()).await;
+    let expires_at = given.lease.map(|lease| lease.expires_at);
+    assert_eq!(expires_at, Some(moment.now.plus(LEASE)), "the renewals of the other token end with it");
     assert_eq!((given.fence, given.lease.map(|lease| lease.owner)), (8, Some(to)));
     let late = f.end_of(&run, done("late")).await;
     assert!(matches!(f.refuses(late).await, Refusal::Fenced { fence: 8, .. }));

@@ -14,6 +14,8 @@ list! {
     pages_of_runs_are_stable_under_inserts,
     each_filter_of_runs_holds,
     filters_hold_together,
+    filters_by_several_names_hold_together,
+    states_that_are_alike_are_told_apart,
     a_text_is_found_whatever_it_looks_like,
     field_d3_a_few_finished_among_many_waiting_are_found,
     what_is_rare_is_found_by_going_on,
@@ -46,6 +48,7 @@ async fn pages_of_runs_are_stable_under_inserts(f: Fixture) {
         let answer = f.store.runs(RunFilter::default(), page.clone()).await.unwrap();
         assert!(answer.items.len() <= 3 && answer.corrupt.is_empty());
         seen.extend(answer.items.iter().map(|run| run.run_id.to_string()));
+        assert!(seen.len() <= 7, "none is seen twice: {seen:?}");
         f.queue(&task, &format!("new{}", seen.len())).await;
         page.cursor = answer.next;
         if page.cursor.is_none() {
@@ -116,6 +119,46 @@ async fn filters_hold_together(f: Fixture) {
     assert_eq!((ids(&second.items), second.next), (vec!["r3"], None));
 }
 
+async fn filters_by_several_names_hold_together(f: Fixture) {
+    let session = json!({ "type": "fixed", "session_id": "s" });
+    for (task, agent) in [("one", "agent"), ("two", "other"), ("three", "agent")] {
+        let fields = json!({ "task_id": task, "agent_id": agent, "session_policy": session });
+        let task = f.task(fields).await;
+        f.queue(&task, task.spec.task_id.as_str()).await;
+    }
+    let task = |name: &str| Some(task_id(name));
+    let agent = |name: &str| Some(super::support::agent(name));
+    let any = || RunFilter { session_id: Some("s".into()), ..RunFilter::default() };
+    let cases = [
+        (any(), vec!["three", "two", "one"]),
+        (RunFilter { task_id: task("two"), ..any() }, vec!["two"]),
+        (RunFilter { agent_id: agent("agent"), ..any() }, vec!["three", "one"]),
+        (RunFilter { task_id: task("one"), agent_id: agent("other"), ..any() }, vec![]),
+        (RunFilter { task_id: task("one"), agent_id: agent("other"), ..RunFilter::default() }, vec![]),
+        (RunFilter { task_id: task("one"), session_id: Some("t".into()), ..any() }, vec![]),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(ids(&f.list(filter.clone()).await), expected, "{filter:?}");
+        let counted = f.store.count(filter.clone(), 100).await.unwrap();
+        assert_eq!(counted, Counted { count: expected.len() as u64, exact: true }, "{filter:?}");
+    }
+}
+
+async fn states_that_are_alike_are_told_apart(f: Fixture) {
+    some(&f, 4).await;
+    let running = f.begin(A).await;
+    f.finish(&running, done("x")).await;
+    let running = f.begin(A).await;
+    f.finish(&running, rules::Outcome::Cancelled(None)).await;
+    f.begin(A).await;
+    f.claim_one(A).await;
+    use RunStatus::{Cancelled, Claimed, Completed, Running};
+    for (status, expected) in [(Completed, "r0"), (Cancelled, "r1"), (Running, "r2"), (Claimed, "r3")] {
+        let filter = RunFilter { statuses: vec![status], ..RunFilter::default() };
+        assert_eq!(ids(&f.list(filter).await), [expected], "{status}");
+    }
+}
+
 async fn a_text_is_found_whatever_it_looks_like(f: Fixture) {
     let texts = ["100%", "1000", "a_b", "axb", "it's", "\\", "\u{c9}t\u{e9}", "a\0z"];
     for (n, text) in texts.iter().enumerate() {
@@ -154,13 +197,13 @@ async fn what_is_rare_is_found_by_going_on(f: Fixture) {
             let answer = f.store.runs(filter.clone(), page.clone()).await.unwrap();
             found.extend(ids(&answer.items).iter().map(ToString::to_string));
             pages += 1;
+            assert!(pages < 10, "{pages} pages");
             page.cursor = answer.next;
             if page.cursor.is_none() {
                 break;
             }
         }
         assert_eq!(found, ["r0"], "{filter:?}");
-        assert!(pages < 10, "{pages} pages");
     }
     let all = f.list(RunFilter { text: Some("other".into()), ..any() }).await;
     assert_eq!(all.len(), 4200);

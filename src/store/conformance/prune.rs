@@ -18,6 +18,7 @@ list! {
     field_g02_a_batch_is_bounded_and_says_whether_there_is_more,
     old_occurrences_are_removed,
     old_events_of_tasks_are_removed,
+    old_events_of_tasks_are_removed_in_batches,
     own_l19_a_removed_run_cannot_be_written_by_who_held_it,
 }
 
@@ -80,8 +81,10 @@ async fn nothing_that_lives_is_removed(f: Fixture) {
     f.queue(&task, "waits").await;
     f.delete(&task).await;
     f.later(1000 * DAY);
+    let told = f.events(Subject::All).await;
     let request = PruneRequest { before: f.now().await, keep: 0, limit: 100 };
     assert_eq!(f.store.prune(request).await.unwrap().runs, 0);
+    assert_eq!(f.events(Subject::All).await, told, "nor anything that was told of it");
     assert_eq!(f.list(RunFilter::default()).await.len(), 4);
     assert_eq!(f.claim(A, 10).await.len(), 1);
     f.sound().await;
@@ -150,6 +153,25 @@ async fn old_events_of_tasks_are_removed(f: Fixture) {
     let left = f.events(Subject::Task(task_id("t"))).await;
     assert_eq!(left.iter().map(|event| event.sequence).collect::<Vec<_>>(), [3]);
     assert_eq!(f.events(Subject::All).await, left);
+}
+
+async fn old_events_of_tasks_are_removed_in_batches(f: Fixture) {
+    let task = f.task(json!({})).await;
+    let now = f.now().await;
+    let events = (1..6).map(|sequence| task_event(sequence, EventKind::TaskUpdated, now)).collect();
+    let mut next = super::support::changed(&task, |spec| spec.priority = 1);
+    next.last_event = 5;
+    let write = TaskWrite { events, ..put(&next, Some(task.revision)) };
+    f.commit(Decision { task: Some(write), ..Decision::default() }).await.unwrap();
+    f.later(DAY);
+    for (more, first) in [(true, 3), (true, 5), (false, 6)] {
+        let request = PruneRequest { before: f.now().await, keep: u64::MAX, limit: 2 };
+        assert_eq!(f.store.prune(request).await.unwrap().more, more);
+        let left = f.events(Subject::Task(task_id("t"))).await;
+        let left: Vec<u64> = left.iter().map(|event| event.sequence).collect();
+        assert_eq!(left, (first..6).collect::<Vec<u64>>());
+    }
+    f.sound().await;
 }
 
 async fn own_l19_a_removed_run_cannot_be_written_by_who_held_it(f: Fixture) {

@@ -18,7 +18,9 @@ list! {
     own_p4_the_same_outcome_twice_is_once,
     the_same_enqueue_twice_is_once,
     a_decision_of_which_only_a_part_was_made_is_not_taken_for_made,
+    a_stale_write_with_the_stamp_of_the_last_one_is_refused,
     a_run_is_made_once,
+    one_decision_makes_a_run_once,
     a_write_of_a_run_that_does_not_exist_is_refused,
     task_t02_a_terminal_run_never_changes,
     own_x5_a_cancel_of_a_finished_run_changes_nothing,
@@ -154,12 +156,36 @@ async fn a_decision_of_which_only_a_part_was_made_is_not_taken_for_made(f: Fixtu
     f.sound().await;
 }
 
+async fn a_stale_write_with_the_stamp_of_the_last_one_is_refused(f: Fixture) {
+    let task = f.task(json!({})).await;
+    let queued = f.queue(&task, "r").await;
+    let mut write = f.cancel_write(&queued, CancelMode::Cooperative).await;
+    // What it would make is not what the run is: it was not made before, whatever number was drawn for it.
+    write.run.stamp = queued.stamp;
+    write.run.version += 1;
+    write.expect = Expect::At { version: queued.version + 1, token: None, unrenewed: None };
+    let refusal = f.refuses(write).await;
+    assert!(matches!(refusal, Refusal::StaleRun { version: 1, .. }), "{refusal}");
+}
+
 async fn a_run_is_made_once(f: Fixture) {
     let task = f.task(json!({})).await;
     f.queue(&task, "r").await;
     let again = rules::enqueue(&task, f.wanted("r").await, f.moment().await);
     let refusal = f.refuses(again).await;
     assert!(matches!(refusal, Refusal::StaleRun { version: 1, .. }), "{refusal}");
+}
+
+async fn one_decision_makes_a_run_once(f: Fixture) {
+    let task = f.task(json!({})).await;
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        runs.push(rules::enqueue(&task, f.wanted("r").await, f.moment().await));
+    }
+    let refusal = f.commit(Decision { runs, ..Decision::default() }).await.unwrap_err();
+    // For the second write it stands as the first would have left it.
+    assert!(matches!(refusal, Refusal::StaleRun { version: 1, .. }), "{refusal}");
+    assert_eq!(f.store.run(&run_id("r")).await.unwrap(), None);
 }
 
 async fn a_write_of_a_run_that_does_not_exist_is_refused(f: Fixture) {

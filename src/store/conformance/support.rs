@@ -313,6 +313,7 @@ impl Fixture {
         loop {
             let answer = self.store.runs(filter.clone(), page.clone()).await.unwrap();
             found.extend(answer.items);
+            assert!(answer.next.is_none() || answer.next != page.cursor, "a listing goes on");
             page.cursor = answer.next;
             if page.cursor.is_none() {
                 return found;

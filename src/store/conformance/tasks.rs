@@ -19,6 +19,7 @@ list! {
     a_task_can_be_made_again_after_it_was_deleted,
     a_change_keeps_the_schedule_that_was_not_written,
     the_events_of_a_task_are_its_own,
+    a_task_that_is_made_again_numbers_its_events_anew,
     field_s08_of_many_upserts_one_schedule_remains,
     tasks_are_listed_by_name,
 }
@@ -181,6 +182,22 @@ async fn the_events_of_a_task_are_its_own(f: Fixture) {
     assert_eq!(after.len(), 3, "a deleted task's are kept");
     assert_eq!(f.store.events(Subject::Task(task_id("t")), 2, 10).await.unwrap(), after[2..]);
     assert_eq!(f.events(Subject::All).await.len(), 4);
+}
+
+async fn a_task_that_is_made_again_numbers_its_events_anew(f: Fixture) {
+    let task = f.task(json!({})).await;
+    let now = f.now().await;
+    let told = |kind| vec![task_event(1, kind, now)];
+    let change = TaskChange::Delete;
+    let deleted = TaskWrite { events: told(EventKind::TaskDeleted), change, ..put(&task, Some(1)) };
+    f.commit(Decision { task: Some(deleted), ..Decision::default() }).await.unwrap();
+    let again = Task { last_event: 1, ..task };
+    let made = TaskWrite { events: told(EventKind::TaskCreated), ..put(&again, None) };
+    f.commit(Decision { task: Some(made), ..Decision::default() }).await.unwrap();
+    let own = f.events(Subject::Task(task_id("t"))).await;
+    assert_eq!(own.iter().map(|event| event.event).collect::<Vec<_>>(), [EventKind::TaskCreated]);
+    assert_eq!(own[0].sequence, 1);
+    assert_eq!(f.events(Subject::All).await.len(), 2, "what was told of its former self stays among all");
 }
 
 async fn field_s08_of_many_upserts_one_schedule_remains(f: Fixture) {

@@ -8,7 +8,8 @@ use super::{Fixture, list};
 use crate::model::{CancelMode, InstanceId, RunStatus, Subject};
 use crate::rules;
 use crate::store::{
-    Decision, Hint, PageRequest, PruneRequest, RefusedKind, RenewRequest, RunFilter, Store, StoreError,
+    Decision, Hint, PageRequest, PruneRequest, Refusal, RefusedKind, RenewRequest, RunFilter, Store,
+    StoreError,
 };
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -18,6 +19,7 @@ list! {
     a_watcher_hears_that_runs_are_ready,
     a_watcher_hears_that_the_agenda_changed,
     a_watcher_hears_of_cancels_of_held_runs,
+    a_watcher_hears_of_no_cancel_when_a_holder_ends_its_run,
     a_watcher_hears_that_room_was_made,
     a_watcher_hears_that_a_task_goes_on,
     what_changes_nothing_wakes_nobody,
@@ -26,6 +28,7 @@ list! {
     a_check_that_repairs_changes_nothing_that_is_right,
     what_was_answered_outlives_the_store_if_it_is_durable,
     two_that_share_the_records_grant_each_run_once,
+    what_one_writes_stands_for_another_that_shares_the_records,
     a_change_wakes_watchers_elsewhere_if_it_can,
     the_clock_of_the_store_is_the_one_it_goes_by,
     nothing_can_be_done_with_a_closed_store,
@@ -33,7 +36,7 @@ list! {
 }
 
 /// Waits for a hint like this.
-async fn hears(watcher: &mut Receiver<Hint>, like: impl Fn(&Hint) -> bool) {
+pub(super) async fn hears(watcher: &mut Receiver<Hint>, like: impl Fn(&Hint) -> bool) {
     let waits = async { while !like(&watcher.recv().await.expect("the store is there")) {} };
     tokio::time::timeout(Duration::from_secs(20), waits).await.expect("such a hint within 20 s");
 }
@@ -66,6 +69,20 @@ async fn a_watcher_hears_of_cancels_of_held_runs(f: Fixture) {
         f.cancel(&running, mode).await;
         hears(&mut watcher, |hint| hint.cancels == [running.run_id.clone()]).await;
     }
+}
+
+async fn a_watcher_hears_of_no_cancel_when_a_holder_ends_its_run(f: Fixture) {
+    let task = f.task(json!({})).await;
+    f.queue(&task, "r").await;
+    let running = f.begin(A).await;
+    let mut watcher = f.store.watch();
+    f.finish(&running, done("x")).await;
+    let cursor = f.events(Subject::All).await.last().unwrap().cursor;
+    hears(&mut watcher, |hint| {
+        assert!(hint.cancels.is_empty(), "{hint:?}");
+        hint.cursor == cursor
+    })
+    .await;
 }
 
 async fn a_watcher_hears_that_room_was_made(f: Fixture) {
@@ -212,6 +229,22 @@ async fn two_that_share_the_records_grant_each_run_once(f: Fixture) {
     let decision = Decision { runs, lanes: vec![unmoved("task:narrow", &seen)], ..Decision::default() };
     other.commit(decision).await.unwrap_err();
     assert_eq!(other.status(&f.read(&run_id("first")).await).await, RunStatus::Queued);
+}
+
+async fn what_one_writes_stands_for_another_that_shares_the_records(f: Fixture) {
+    let Some((reopen, true)) = f.reopen.clone().map(|reopen| (reopen, f.store.capabilities().shared)) else {
+        assert!(!f.store.capabilities().shared, "records that are shared can be opened twice");
+        return;
+    };
+    let other = Fixture { store: reopen().await, ..f.clone() };
+    let task = f.task(json!({})).await;
+    f.queue(&task, "r").await;
+    let running = f.begin(A).await;
+    // Decided on what this one wrote itself, and remembers.
+    let late = f.cancel_write(&running, CancelMode::Cooperative).await;
+    other.finish(&running, done("x")).await;
+    let refusal = f.refuses(late).await;
+    assert!(matches!(refusal, Refusal::StaleRun { status: RunStatus::Completed, .. }), "{refusal}");
 }
 
 async fn a_change_wakes_watchers_elsewhere_if_it_can(f: Fixture) {

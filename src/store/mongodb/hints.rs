@@ -58,8 +58,8 @@ pub(super) async fn run(db: Arc<Db>, own: String, mut stream: Stream, hints: bro
     }
 }
 
-/// What is answered, if it is: a server that has held a question for long enough answers also that there is no news. One
-/// that does not is gone without a word.
+/// What is answered, if it is: a server that has held a question for long enough answers also that there is no news.
+/// One that does not is gone without a word.
 async fn in_time<T, E>(db: &Db, asked: impl Future<Output = Result<T, E>>) -> Option<T> {
     timeout(db.options.patience.saturating_add(HELD), asked).await.ok()?.ok()
 }

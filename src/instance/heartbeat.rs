@@ -47,7 +47,8 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
 
 async fn beat(instance: &Instance) {
     let mut hints = instance.store.watch();
-    let mut next = None;
+    // What was begun before this listened may have been cancelled before: it is asked for at once.
+    let mut next = (instance.live.len() > 0).then(Instant::now);
     loop {
         // Who holds nothing has nothing to renew, and sleeps. What is wanted in between delays no heartbeat.
         let tick = async {

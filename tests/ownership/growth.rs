@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tenure::clock::{Clock as _, ManualClock, RuntimeClock, SystemClock};
 use tenure::model::{InstanceId, Seconds, Timestamp};
 use tenure::ownership::{Acquire, Acquired, Ownership, OwnershipSettings, Renewed, SessionKey, TaskState};
-use tenure::store::conformance::{Fixture, cases};
 use tenure::store::MemoryStore;
+use tenure::store::conformance::{Fixture, cases};
 
 use crate::replicas::{HOUR, SECOND};
 

@@ -8,7 +8,7 @@ use crate::endpoint::{Endpoint, Reply, delta, finish};
 use crate::stage::{Stage, bytes, error, text};
 
 /// A variable that is set wherever the tests of a package run, with a value found nowhere else.
-const VARIABLE: &str = "CARGO_MANIFEST_DIR";
+const VARIABLE: &str = "CARGO_MANIFEST_PATH";
 
 fn secret() -> String {
     std::env::var(VARIABLE).unwrap()

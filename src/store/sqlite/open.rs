@@ -88,9 +88,10 @@ fn check_path(path: &Path) -> Result<(), StoreError> {
 
 /// A database of somebody else is left alone.
 fn check_owner(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    // In this order: another of ours may be making the file, and its first tables come with the name of their owner.
     let look = || -> Step<(i32, i64)> {
-        let id = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
         let tables = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        let id = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
         Ok((id, tables))
     };
     let (id, tables) = look().map_err(|fault| fault.refused(path))?;

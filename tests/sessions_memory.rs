@@ -2,6 +2,10 @@
 //! that.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
 
+#[path = "support/kit.rs"]
+#[allow(dead_code, reason = "shared with other tests, each of which uses some of it")]
+mod kit;
+
 use std::sync::Arc;
 
 use tenure::clock::ManualClock;
@@ -12,15 +16,16 @@ use tenure::ownership::{
 };
 use tenure::store::{MemoryStore, PageRequest, RunFilter, Store};
 
+use crate::kit::{SECOND, as_many};
+
 const TTL: Seconds = Seconds::new(30);
-const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// How many are over before the next ones begin.
 const WAVE: usize = 2_000;
 
-/// As many as the contract asks for with `TENURE_FIELD=full`; a build for tests takes most of a minute for them.
+/// How many the contract asks for; a build for tests takes most of a minute for them.
 fn sessions() -> usize {
-    if std::env::var_os("TENURE_FIELD").is_some_and(|wanted| wanted == "full") { 100_000 } else { 20_000 }
+    as_many(100_000, 20_000)
 }
 
 /// How much the process may grow after half of them: 200 bytes for each of the rest, and the noise of the allocator.

@@ -6,9 +6,7 @@
 //! slow or hanging start delays nobody. Numbered promises: supervision contract, G1 to G13 and R1 to R42.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, Message, RpcReplyPort};
 use tokio::time::Instant;
@@ -30,20 +28,6 @@ use crate::tasks;
 
 /// So many starts of a generation go on in a row: what they began has its first turns while it lies in the caches.
 const BURST: u64 = 16;
-
-/// Once round the run queue. `yield_now` would also look at the timers and sockets of the runtime, and tokio's budget
-/// lets each task that starts others have 128 of its own in a row.
-async fn let_others_run() {
-    let mut is_back = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut is_back, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
 
 /// The registry's protocol. Public, so that plugin actors written with plain ractor use it directly; what
 /// handles them are the methods of [`Registry`].
@@ -191,7 +175,7 @@ impl Registry {
                 begin(&self.core, &child, process, None);
                 // It has started, so there is nothing to wait for; but whoever starts many is to let others run.
                 if child.name.seq.0 % BURST == BURST - 1 {
-                    let_others_run().await;
+                    tasks::give_way().await;
                 }
                 self.core.chaos.pause().await;
                 return Ok(ProcessHandle::new(child));

@@ -11,8 +11,9 @@ pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// Lets others run. Unlike tokio's `yield_now` it leaves the caller where any worker may take it up: what is
-/// deferred waits for its own worker, and the next task there may be user code that blocks the thread.
+/// Lets others run, once round the run queue. Unlike tokio's `yield_now` it leaves the caller where any worker may take
+/// it up: what is deferred waits for its own worker, which looks at timers and sockets first, and the next task there
+/// may be user code that blocks the thread.
 pub(crate) async fn give_way() {
     let mut given = false;
     poll_fn(|context| {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::support::{A, B, GRACE, LEASE, done, failed, is_fenced, put, run_id, task_event, task_id};
+use super::support::{
+    A, B, GRACE, LEASE, change_with_events, done, failed, is_fenced, put, run_id, task_event, task_id,
+};
 use super::{Fixture, list};
 use crate::model::{CancelMode, Event, EventKind, Progress, RunStatus, Subject};
 use crate::rules;
@@ -198,12 +200,7 @@ async fn the_limit_of_a_read_holds(f: Fixture) {
     let task = f.task(json!({})).await;
     f.queue(&task, "r").await;
     f.begin(A).await;
-    let now = f.now().await;
-    let events = (1..4).map(|sequence| task_event(sequence, EventKind::TaskUpdated, now)).collect();
-    let mut next = super::support::changed(&task, |spec| spec.priority = 1);
-    next.last_event = 3;
-    let write = TaskWrite { events, ..put(&next, Some(task.revision)) };
-    f.commit(Decision { task: Some(write), ..Decision::default() }).await.unwrap();
+    change_with_events(&f, &task, 3).await;
     let of_task = Subject::Task(task_id("t"));
     for (subject, all) in [(Subject::All, 6), (Subject::Run(run_id("r")), 3), (of_task, 3)] {
         for limit in 0..all + 1 {

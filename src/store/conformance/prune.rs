@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::support::{A, GRACE, LEASE, done, ids, put, run_id, task_event, task_id, token};
+use super::support::{
+    A, GRACE, LEASE, change_with_events, done, ids, put, run_id, task_event, task_id, token,
+};
 use super::{Fixture, list};
 use crate::model::{
     EventKind, InstanceId, Occurrence, OccurrenceOutcome, RunStatus, SkipReason, Subject, Timestamp,
@@ -157,12 +159,7 @@ async fn old_events_of_tasks_are_removed(f: Fixture) {
 
 async fn old_events_of_tasks_are_removed_in_batches(f: Fixture) {
     let task = f.task(json!({})).await;
-    let now = f.now().await;
-    let events = (1..6).map(|sequence| task_event(sequence, EventKind::TaskUpdated, now)).collect();
-    let mut next = super::support::changed(&task, |spec| spec.priority = 1);
-    next.last_event = 5;
-    let write = TaskWrite { events, ..put(&next, Some(task.revision)) };
-    f.commit(Decision { task: Some(write), ..Decision::default() }).await.unwrap();
+    change_with_events(&f, &task, 5).await;
     f.later(DAY);
     for (more, first) in [(true, 3), (true, 5), (false, 6)] {
         let request = PruneRequest { before: f.now().await, keep: u64::MAX, limit: 2 };

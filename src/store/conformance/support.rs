@@ -112,6 +112,15 @@ pub(super) fn changed(task: &Task, change: impl FnOnce(&mut TaskSpec)) -> Task {
     task
 }
 
+/// Stores a task's next revision, with so many events that tell of it.
+pub(super) async fn change_with_events(f: &Fixture, task: &Task, count: u64) {
+    let now = f.now().await;
+    let events = (1..=count).map(|sequence| task_event(sequence, EventKind::TaskUpdated, now)).collect();
+    let next = Task { last_event: count, ..changed(task, |spec| spec.priority = 1) };
+    let write = TaskWrite { events, ..put(&next, Some(task.revision)) };
+    f.commit(Decision { task: Some(write), ..Decision::default() }).await.unwrap();
+}
+
 pub(super) fn waiting(task: &TaskId, version: u64, due_at: Timestamp) -> ScheduleState {
     let place = SchedulePlace::Waiting { due_at, fire_at: due_at };
     ScheduleState { task_id: task.clone(), version, last_due: None, place }

@@ -5,7 +5,7 @@
 //! hook is asked after that, and what it has removed is struck off the list. So nobody finds a record whose content is
 //! gone, and what could not be removed is asked for again, also after a restart and by another replica.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::answers::Held;
 use super::key::{SessionKey, numbers};
 use super::outcome::{Kept, Outcome};
 use super::record::{Stored, put};
-use super::{Ownership, TRIES, contended, derived, digest_of};
+use super::{Ownership, TRIES, contended, derived, digest_of, draw};
 use crate::error::Error;
 use crate::model::{Payload, Run, RunResult, Token};
 use crate::rules;
@@ -30,10 +30,10 @@ const MOST_PLACE_BYTES: usize = 1024;
 /// How many places of a session may wait for the hook before it keeps the records of others as well.
 pub(super) const MOST_UNREMOVED: usize = 1000;
 
-/// How long the hook may take to remove one.
+/// How long the hook may take to remove one, and how long somebody goes on to have it remove more.
 const REMOVES_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long after a failure the reaper asks the hook again.
+/// How long after a failure the reaper asks the hook again for what a session notes.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Where an outcome is that was too large to be kept with its run.
@@ -72,8 +72,8 @@ type Hook = (Option<Arc<str>>, Arc<dyn Blobs>);
 #[derive(Default)]
 pub(super) struct Hooks {
     all: Mutex<Vec<Hook>>,
-    /// When one failed last.
-    failed: Mutex<Option<Instant>>,
+    /// The sessions of which something could not be removed, and when.
+    failed: Mutex<HashMap<SessionKey, Instant>>,
 }
 
 impl Hooks {
@@ -89,6 +89,23 @@ impl Hooks {
         let find = |wanted: Option<&str>| all.iter().find(|(of, _)| of.as_deref() == wanted);
         find(Some(namespace)).or_else(|| find(None)).map(|(_, hook)| Arc::clone(hook))
     }
+
+    fn note(&self, session: &SessionKey, failed: bool) {
+        let mut all = self.failed.lock();
+        all.retain(|other, since| other != session && since.elapsed() < ASKED_AGAIN_AFTER);
+        if failed {
+            all.insert(session.clone(), Instant::now());
+        }
+    }
+
+    fn failed_just_now(&self, session: &SessionKey) -> bool {
+        self.failed.lock().get(session).is_some_and(|since| since.elapsed() < ASKED_AGAIN_AFTER)
+    }
+}
+
+/// Until when the hook is asked to remove more, by who asks now.
+pub(super) fn for_a_while() -> Instant {
+    Instant::now() + REMOVES_WITHIN
 }
 
 /// Why there is no place for an outcome.
@@ -136,14 +153,22 @@ impl Ownership {
 
     /// What was kept elsewhere was not published: unless it was by another call, it is removed.
     pub(super) async fn discard(&self, held: &Held, kept: &Kept) {
+        self.give_up(held, kept).await;
+        if let Err(error) = self.clear(&held.key.session, for_a_while()).await {
+            tracing::warn!(task = %held.key, %error, "what was refused is removed later");
+        }
+    }
+
+    /// Has it removed by who looks after all sessions.
+    async fn give_up(&self, held: &Held, kept: &Kept) {
         let Some(blob) = &kept.blob else { return };
-        if let Err(error) = self.try_discard(held, &blob.location).await {
+        if let Err(error) = self.try_give_up(held, &blob.location).await {
             let place = &*blob.location;
             tracing::warn!(task = %held.key, place, %error, "what was refused may still lie where it was kept");
         }
     }
 
-    /// [`Self::discard`] for a host that was fenced.
+    /// What a host kept that was fenced is removed later: its other outcomes do not wait for the hook.
     pub(super) async fn discard_late(&self, begun: &Run, token: Token, outcome: &rules::Outcome) {
         let result = match outcome {
             rules::Outcome::Completed(result) | rules::Outcome::Cancelled(Some(result)) => result,
@@ -161,7 +186,7 @@ impl Ownership {
         match (of.await, numbers(begun.run_id.as_str())) {
             (Ok(Some(stored)), Some((task, run))) => {
                 let held = Held { key: stored.session.key.task(task), run, token };
-                self.discard(&held, &kept).await;
+                self.give_up(&held, &kept).await;
             }
             (Err(error), _) => {
                 tracing::warn!(run = %begun.run_id, %error, "what was refused still lies where it was kept");
@@ -170,54 +195,67 @@ impl Ownership {
         }
     }
 
-    async fn try_discard(&self, held: &Held, place: &Arc<str>) -> Result<(), Error> {
+    async fn try_give_up(&self, held: &Held, place: &Arc<str>) -> Result<(), Error> {
         if let Some(run) = self.run(&held.key, held.run).await? {
             let may_yet_be = run.token() == Some(held.token);
             if may_yet_be || place_of(&run).as_ref() == Some(place) {
                 return Ok(());
             }
         }
-        let session = &held.key.session;
-        self.strike(session, |unremoved| unremoved.insert(Arc::clone(place))).await?;
-        self.clear(session, usize::MAX).await.map(drop)
+        let note = |unremoved: &mut BTreeSet<Arc<str>>| {
+            if unremoved.len() >= MOST_UNREMOVED {
+                let why = "too much is to be removed: what was refused stays where it was kept";
+                tracing::warn!(task = %held.key, %place, "{why}");
+                return false;
+            }
+            unremoved.insert(Arc::clone(place))
+        };
+        self.strike(&held.key.session, note).await
     }
 
-    /// Removes what lies where a session notes it, at most so much. Answers how often the hook was asked.
-    pub(super) async fn clear(&self, key: &SessionKey, most: usize) -> Result<usize, Error> {
-        let Some(hook) = self.hook(key.namespace()) else { return Ok(0) };
-        let Some(stored) = self.stored(key).await? else { return Ok(0) };
-        let mut removed = BTreeSet::new();
-        let mut asked = 0;
-        for place in stored.session.unremoved.iter().take(most) {
-            asked += 1;
-            let late = || Err(format!("it took longer than {} s", REMOVES_WITHIN.as_secs()));
-            let answer = timeout(REMOVES_WITHIN, hook.remove(Arc::clone(place))).await;
-            if let Err(why) = answer.unwrap_or_else(|_| late()) {
-                metrics::counter!("tenure_ownership_unremoved_total").increment(1);
-                tracing::warn!(session = %key, %place, why, "what is over could not be removed; it is tried again");
-                *self.hooks.failed.lock() = Some(Instant::now());
+    /// Removes what lies where a session notes it, and begins with nothing more when the time is up. It begins anywhere
+    /// among them, and goes past what cannot be removed: that is in nobody's way.
+    pub(super) async fn clear(&self, key: &SessionKey, until: Instant) -> Result<(), Error> {
+        let Some(hook) = self.hook(key.namespace()) else { return Ok(()) };
+        let Some(stored) = self.stored(key).await? else { return Ok(()) };
+        let mut places: Vec<Arc<str>> = stored.session.unremoved.into_iter().collect();
+        let first = draw() % (places.len() as u64).max(1);
+        places.rotate_left(usize::try_from(first).unwrap_or(0));
+        let (mut removed, mut failed) = (BTreeSet::new(), false);
+        for place in places {
+            if Instant::now() >= until {
                 break;
             }
-            removed.insert(Arc::clone(place));
+            let late = || Err(format!("it took longer than {} s", REMOVES_WITHIN.as_secs()));
+            match timeout(REMOVES_WITHIN, hook.remove(Arc::clone(&place))).await.unwrap_or_else(|_| late()) {
+                Ok(()) => {
+                    removed.insert(place);
+                }
+                Err(why) => {
+                    metrics::counter!("tenure_ownership_unremoved_total").increment(1);
+                    tracing::warn!(session = %key, %place, why, "what is over could not be removed; it is tried again");
+                    failed = true;
+                }
+            }
         }
-        if !removed.is_empty() {
-            let strike = |unremoved: &mut BTreeSet<Arc<str>>| {
-                let before = unremoved.len();
-                unremoved.retain(|place| !removed.contains(place));
-                unremoved.len() != before
-            };
-            self.strike(key, strike).await?;
+        self.hooks.note(key, failed);
+        if removed.is_empty() {
+            return Ok(());
         }
-        Ok(asked)
+        let strike = |unremoved: &mut BTreeSet<Arc<str>>| {
+            let before = unremoved.len();
+            unremoved.retain(|place| !removed.contains(place));
+            unremoved.len() != before
+        };
+        self.strike(key, strike).await
     }
 
-    /// As [`Self::clear`], by who looks after all sessions: a hook that failed just now is left alone for a while.
-    pub(super) async fn clear_in_turn(&self, key: &SessionKey, left: &mut usize) -> Result<(), Error> {
-        let rests = self.hooks.failed.lock().is_some_and(|since| since.elapsed() < ASKED_AGAIN_AFTER);
-        if *left > 0 && !rests {
-            *left = left.saturating_sub(self.clear(key, *left).await?);
+    /// As [`Self::clear`], by who looks after all sessions: what failed just now is left alone for a while.
+    pub(super) async fn clear_in_turn(&self, key: &SessionKey, until: Instant) -> Result<(), Error> {
+        if Instant::now() >= until || self.hooks.failed_just_now(key) {
+            return Ok(());
         }
-        Ok(())
+        self.clear(key, until).await
     }
 
     /// Changes what a session notes of places. One that is gone notes nothing.

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::answers::{Acknowledgement, Forgotten, Reaped, Retention};
-use super::blobs::{MOST_UNREMOVED, place_of};
+use super::blobs::{MOST_UNREMOVED, for_a_while, place_of};
 use super::key::{SessionKey, TaskKey, is_session, numbers};
 use super::record::{Acknowledged, MOST_CONSUMER_BYTES, Mark, Session, Stored, put};
 use super::{Ownership, TRIES, contended, draw};
@@ -15,9 +17,6 @@ use crate::store::{Decision, PageRequest, RefusedKind, RunFilter, StoreError, Ta
 
 /// The most sessions that are looked at in one call.
 const PAGE: usize = 1000;
-
-/// The most that hooks are asked to remove in one call.
-const REMOVED_AT_ONCE: usize = 100;
 
 impl Ownership {
     /// Says that a consumer has had the outcome of a run: it is kept no longer than its retention then. The first
@@ -61,11 +60,12 @@ impl Ownership {
     /// asked for again, when it is forgotten again, and by who looks after what is over.
     ///
     /// # Errors
-    /// [`Error::Store`]: it may have been forgotten; ask again.
+    /// [`Error::Store`]: it may have been forgotten; ask again. Refused while its session waits for the hook of the
+    /// host to remove a thousand places.
     pub async fn forget(&self, key: &TaskKey) -> Result<Forgotten, Error> {
         let forgotten = self.forget_record(key).await?;
         if forgotten == Forgotten::Forgotten
-            && let Err(error) = self.clear(&key.session, usize::MAX).await
+            && let Err(error) = self.clear(&key.session, for_a_while()).await
         {
             tracing::warn!(task = %key, %error, "what was kept of it elsewhere is removed later");
         }
@@ -97,8 +97,11 @@ impl Ownership {
                 session.unremoved.extend(place_of(&run));
                 decision.forget.push(run.run_id);
             }
-            let Decision { task, schedule, .. } = written(&stored, &session, moment.now)?;
-            if self.commit(Decision { task, schedule, ..decision }).await?.is_ok() {
+            if session.unremoved.len() > MOST_UNREMOVED.max(stored.session.unremoved.len()) {
+                return Err(Error::Store(held_up(key)));
+            }
+            decision.task = written(&stored, &session, moment.now)?.task;
+            if self.commit(decision).await?.is_ok() {
                 return Ok(Forgotten::Forgotten);
             }
         }
@@ -115,9 +118,9 @@ impl Ownership {
         let limit = retention.batch.clamp(1, PAGE);
         let page = self.store.tasks(PageRequest { limit, cursor }).await?;
         let mut reaped = Reaped { more: page.next.is_some(), ..Reaped::default() };
-        let mut removes = REMOVED_AT_ONCE;
+        let until = for_a_while();
         for (task, _) in page.items.into_iter().filter(|(task, _)| is_session(&task.spec.task_id)) {
-            match self.look_after(task, retention, &mut reaped, &mut removes).await {
+            match self.reap_one(task, retention, &mut reaped, until).await {
                 Err(Error::Store(error)) if is_of_the_record(&error) => {
                     tracing::warn!(%error, "a session is left as it is");
                 }
@@ -131,12 +134,13 @@ impl Ownership {
         Ok(reaped)
     }
 
-    async fn look_after(
+    /// A session, and what hooks keep of it; they are asked for nothing more when the time is up.
+    async fn reap_one(
         &self,
         task: Task,
         retention: Retention,
         reaped: &mut Reaped,
-        removes: &mut usize,
+        until: Instant,
     ) -> Result<(), Error> {
         let stored = Stored::read(task, None)?;
         let key = stored.session.key.clone();
@@ -144,7 +148,7 @@ impl Ownership {
             return Ok(());
         }
         if self.reap_session(stored, retention, reaped).await? {
-            self.clear_in_turn(&key, removes).await?;
+            self.clear_in_turn(&key, until).await?;
         }
         Ok(())
     }
@@ -290,6 +294,15 @@ impl Over {
 fn written(stored: &Stored, session: &Session, now: Timestamp) -> Result<Decision, Error> {
     let write = put(Some(stored), session, now)?;
     Ok(Decision { task: Some(write.task), schedule: write.schedule, ..Decision::default() })
+}
+
+/// As long as the hook fails no more is given up to it.
+fn held_up(key: &TaskKey) -> StoreError {
+    let message = format!(
+        "\"{key}\" is not forgotten: {MOST_UNREMOVED} places of its session wait until the hook of its host removes \
+         them; see why it does not, then try again"
+    );
+    StoreError::refused(RefusedKind::Unavailable, message)
 }
 
 /// The same instant for another write.

@@ -74,7 +74,7 @@ impl Stored {
 /// Warns of an agent that is not here: another host of the store may have it, or one that is still to come, so the
 /// task is stored all the same.
 fn nobody(api: &Api, agent_id: &AgentId) -> Option<Warning> {
-    let message = || format!("no host here has agent \"{agent_id}\": its runs wait until one has");
+    let message = || format!("this host does not have agent \"{agent_id}\": its runs wait for one that has");
     (!api.tenure().has_agent(agent_id)).then(|| Warning { field: "agent_id", message: message() })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::body::Given;
 use super::limits::{self, within};
@@ -23,6 +23,9 @@ const MOST_KEY_BYTES: usize = 255;
 
 /// How long a store that does not answer is left alone by who waits for a run.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// How long the last look at a run may take: who waited is answered in time, whatever the store does.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// What a request says of the run that it wants.
 pub(super) struct Wanted {
@@ -106,7 +109,7 @@ async fn begun(api: &Api, run: &Run) -> RunView {
         let run = within(api, api.tenure().run(&run.run_id)).await?;
         shown(api, &run).await
     };
-    let why = if stuck { why.await.ok() } else { None };
+    let why = if stuck { timeout(LAST_LOOK, why).await.ok().and_then(Result::ok) } else { None };
     why.unwrap_or_else(|| RunView::from(run))
 }
 
@@ -128,9 +131,10 @@ pub(super) async fn wait_for(api: &Api, run: Run, limit: Option<Duration>) -> Re
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let waited = tokio::select! {
-            waited = api.tenure().wait(&run.run_id, Some(left)) => waited,
+            waited = timeout_at(until + LAST_LOOK, api.tenure().wait(&run.run_id, Some(left))) => waited,
             () = closed(&mut closing) => return Ok(as_it_is(api, run).await),
         };
+        let Ok(waited) = waited else { return Ok((run, false)) };
         match waited {
             Ok(state) => return Ok((state.run, state.settled)),
             Err(Error::Store(error)) if error.is_transient() => {

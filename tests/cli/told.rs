@@ -38,7 +38,7 @@ fn an_agent_that_nobody_has_is_warned_of() {
     place.write("nothing.toml", "");
     let added = place.line("tasks add hello --agent greter --query q --json").well();
     assert_eq!(added.json()["warnings"][0]["field"], "agent_id", "{}", added.out);
-    assert!(added.err.contains("warning: no host here has agent \"greter\""), "{}", added.err);
+    assert!(added.err.contains("warning: this host does not have agent \"greter\""), "{}", added.err);
     let edited = place.line("tasks edit hello --agent echo").well();
     assert!(!edited.err.contains("warning"), "{}", edited.err);
     place.line("tasks edit hello --agent greter").well();

@@ -113,7 +113,7 @@ fn task_t05_tasks_whose_agent_a_server_does_not_have_are_told_by_the_doctor_and_
     assert!(doctor.out.contains(told), "{}", doctor.out);
     let add = ["tasks", "add", "more", "--agent", "elsewhere", "--query", "q"];
     let added = place.run(&[&add[..], &asked].concat()).well();
-    let warning = "warning: no host here has agent \"elsewhere\": its runs wait until one has\n";
+    let warning = "warning: this host does not have agent \"elsewhere\": its runs wait for one that has\n";
     assert_eq!(added.err, warning);
 }
 

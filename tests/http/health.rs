@@ -199,6 +199,20 @@ async fn who_waits_for_a_run_is_not_told_that_there_is_none_when_the_store_fails
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_run_is_answered_when_the_time_is_up_though_the_store_hangs() {
+    let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
+    let served = Served::on(faulty.clone(), HttpOptions::default()).await;
+    served.task("elsewhere", json!({})).await;
+    // The look of who waits, and the look for why it waits.
+    faulty.script(faulty::Method::Run, [Some(Fault::Hang), Some(Fault::Hang)]);
+    let wanted = json!({ "wait": true, "timeout_seconds": 0.1 });
+    let told = served.post("/background/tasks/elsewhere/run", wanted).await;
+    assert_eq!(told.expect(202)["status"], "queued");
+    assert!(faulty.calls(faulty::Method::Run) >= 2, "both were tried");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn after_a_lost_answer_a_caller_is_told_that_it_may_have_been_done() {
     let faulty = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
     let served = Served::on(faulty.clone(), HttpOptions::default()).await;

@@ -60,7 +60,7 @@ async fn task_t05_a_task_of_an_agent_that_is_not_here_is_stored_and_warned_of() 
     let served = Served::new().await;
     let made = served.post(TASKS, json!({ "task_id": "t", "agent_id": "elsewhere", "query": "q" })).await;
     let warning = |agent: &str| {
-        let message = format!("no host here has agent \"{agent}\": its runs wait until one has");
+        let message = format!("this host does not have agent \"{agent}\": its runs wait for one that has");
         json!([{ "field": "agent_id", "message": message }])
     };
     assert_eq!(made.expect(201)["warnings"], warning("elsewhere"));

@@ -59,11 +59,13 @@ pub(crate) async fn serve(
     logging::start(&loaded, Reader::Operator, output)?;
     let listener = listen(&loaded.config).await?;
     let address = listener.local_addr().map_err(|error| no_address(&loaded.config, &error))?;
-    let host = tokio::select! {
-        host = Host::open(&loaded, global) => host?,
+    let store = tokio::select! {
+        store = stores::open(&loaded.config) => store?,
         // Nothing has begun. A store that does not answer is not waited for.
         () = signals.end() => return Ok(Exit::Ok),
     };
+    // From here on something may execute: who is told to stop meanwhile drains first.
+    let host = Host::open(store, &loaded, global).await?;
     tracing::info!(
         instance = %host.tenure.instance_id(),
         store = %loaded.config.store.url,
@@ -134,8 +136,7 @@ fn options(config: &Config) -> Result<HttpOptions, Failure> {
 }
 
 impl Host {
-    async fn open(loaded: &Loaded, global: &Global) -> Result<Self, Failure> {
-        let store = stores::open(&loaded.config).await?;
+    async fn open(store: Arc<dyn Store>, loaded: &Loaded, global: &Global) -> Result<Self, Failure> {
         let tenure = Tenure::open(Arc::clone(&store), loaded.config.settings()).await;
         let tenure = tenure.map_err(|error| stores::no_workspace(loaded, error))?;
         let variables = loaded.config.server.agent_env.clone();

@@ -19,6 +19,8 @@ use crate::signals::{Signals, Told};
 const SAYS_WHY_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 /// How long nothing is asked of a store that failed.
 const AFTER_FAILURE: std::time::Duration = std::time::Duration::from_millis(500);
+/// How long a store may take to hear that a run is cut off, before whoever wants that is let go.
+const HEARS_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 /// The most events that are read at once.
 const PAGE: usize = 500;
 
@@ -83,11 +85,7 @@ impl<'a> Watch<'a> {
                     Err(error) => self.without_store(error)?,
                 },
                 // A terminal that is closed wants it stopped as well.
-                told = signals.next() => tokio::select! {
-                    asked = self.cancel(told) => asked?,
-                    // Who wants that again does not wait for a store that does not answer.
-                    _ = signals.next() => return Err(cut_off()),
-                },
+                told = signals.next() => self.cancel_or_cut_off(told, signals).await?,
                 _ = ticks.tick() => self.look().await,
             }
         }
@@ -154,6 +152,16 @@ impl<'a> Watch<'a> {
     async fn why(&self) -> Option<Waiting> {
         let run = self.tenure.run(&self.run.run_id).await.ok()?;
         self.tenure.waiting(&run).await.ok()?
+    }
+
+    /// Who wants it stopped again, while the store is being told of the first time, has it cut off.
+    async fn cancel_or_cut_off(&mut self, told: Told, signals: &mut Signals) -> Result<(), Failure> {
+        let again = tokio::select! {
+            biased;
+            asked = self.cancel(told) => return asked,
+            again = signals.next() => again,
+        };
+        timeout(HEARS_WITHIN, self.cancel(again)).await.unwrap_or_else(|_| Err(cut_off()))
     }
 
     /// First the run is asked to stop; then it is cut off.

@@ -15,7 +15,6 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_expected() {
         ("a heartbeat that comes too late", "[worker]\nlease = 10\nheartbeat = 9\n".into()),
         ("no worker at all", "[worker]\nconcurrency = 0\n".into()),
         ("an address that is none", "[server]\nlisten = \"8000\"\n".into()),
-        ("a store that is not here", "[store]\nurl = \"mongodb://u:hunter2@db/tenure\"\n".into()),
         ("a store that is none", "[store]\nurl = \"tenure.db\"\n".into()),
         ("a token that is no text", "[server]\ntoken = 4711\n".into()),
         ("a token that is not set", "[server]\ntoken_env = \"TENURE_TEST_NO_SUCH_TOKEN\"\n".into()),
@@ -72,6 +71,17 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_expected() {
     }
     assert!(!said.contains("hunter2") && !said.contains("4711"), "{said}");
     insta::assert_snapshot!("bad_configurations", said);
+}
+
+#[cfg(not(feature = "mongodb"))]
+#[test]
+fn a_store_that_was_not_built_in_names_its_feature() {
+    let place = Place::with("[store]\nurl = \"mongodb://u:hunter2@db/tenure\"\n");
+    let done = place.tenure(&["serve"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(2), ""), "{done:?}");
+    let told = "error: tenure.toml:2:7: expected one of the stores that this build has: memory, sqlite, postgres, \
+                redis; it was built without the feature \"mongodb\"\n";
+    assert_eq!(done.err, told);
 }
 
 #[test]

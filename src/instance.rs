@@ -111,7 +111,7 @@ impl Instance {
     /// come first, those that bring new ones last (rulings, Supervision).
     pub(crate) fn generation(self: &Arc<Self>) -> GenerationSpec {
         let settings = self.settings();
-        let flush = Patience::Time(ms(settings.drain));
+        let flush = Patience::Time(ms(settings.stores_within()));
         let mut spec = GenerationSpec::default();
         if settings.duty == Duty::Nothing {
             return spec;

@@ -36,7 +36,8 @@ pub struct Settings {
     pub concurrency: usize,
     /// The longest that a change nobody hinted at stays unnoticed. Default 1 s.
     pub poll: Duration,
-    /// How long running attempts may go on when the host shuts down. Default 30 s.
+    /// How long running attempts may go on when the host shuts down. Default 30 s. What they came to is stored after
+    /// that, within this or the patience, whichever is longer, and at most a lease.
     pub drain: Duration,
     /// How long an attempt that was told to stop is waited for before it is cut off: after its timeout, when
     /// its run is replaced, when its generation closes. Default 15 s.
@@ -140,5 +141,10 @@ impl Settings {
     #[must_use]
     pub fn margin(&self) -> Duration {
         self.lease / 10
+    }
+
+    /// How long what ended may take to be stored by who closes: also a host that drains nothing loses no outcome.
+    pub(crate) fn stores_within(&self) -> Duration {
+        self.drain.max(self.patience).min(self.lease)
     }
 }

@@ -242,7 +242,7 @@ impl Tenure {
         let interrupted = if in_time.is_ok() { 0 } else { instance.live.len() };
         let report = self.application.close().await?;
         // The recorder flushed before it was stopped; what it could not store is given one more chance.
-        let last = Duration::min(instance.settings().drain, instance.settings().lease);
+        let last = instance.settings().stores_within();
         let _flushed = tokio::time::timeout(last, instance.flush()).await;
         let _mirrored = tokio::time::timeout(last, instance.mirror_rest()).await;
         Ok(Shutdown { report, interrupted, unstored: instance.outbox.len() })

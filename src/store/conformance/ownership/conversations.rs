@@ -222,7 +222,7 @@ async fn own_s4_2_a_session_that_is_an_object_is_continued_where_it_is(f: Fixtur
 }
 
 async fn own_s5_3_what_a_shutdown_ends_is_never_lost(f: Fixture) {
-    let settings = Settings { drain: SHORT, ..Settings::default() };
+    let settings = Settings { drain: Duration::ZERO, ..Settings::default() };
     let (a, b) = both_with(&f, settings).await;
     let task = a.start("stored").await;
     // And V3: it had too little time.

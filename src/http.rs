@@ -39,6 +39,7 @@ mod events;
 mod fields;
 mod files;
 mod hub;
+mod late;
 mod limits;
 mod metrics;
 mod names;

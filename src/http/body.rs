@@ -21,9 +21,11 @@ use crate::model::read;
 /// How deep JSON may be nested: as deep as metadata, and what is around them.
 const MOST_LEVELS: usize = 72;
 
-/// How much of a body that is refused is still taken, and for how long.
+/// How much of a body that is refused is still taken.
 const MOST_LINGERED: usize = 16 << 20;
-const LONGEST_LINGER: Duration = Duration::from_secs(2);
+
+/// For how long somebody who is refused is still heard.
+pub(super) const LONGEST_LINGER: Duration = Duration::from_secs(2);
 
 /// The JSON of a request; nothing if its body is empty.
 pub(super) struct Given(Option<String>);

@@ -179,6 +179,26 @@ impl Problem {
         self
     }
 
+    /// The document, for who asked for `path`.
+    pub(super) fn document(&self, path: &str) -> Vec<u8> {
+        let Self(problem) = self;
+        let (word, status, title) = problem.kind.facts();
+        let document = Document {
+            r#type: format!("urn:tenure:problem:{word}"),
+            title,
+            status,
+            detail: &problem.detail,
+            instance: path,
+            hint: problem.hint.as_deref(),
+            errors: &problem.errors,
+            retry_after_seconds: problem.retry_after,
+            run_id: problem.run_id.as_ref(),
+            held_by: problem.held_by,
+            answer: problem.answer.as_ref(),
+        };
+        serde_json::to_vec(&document).unwrap_or_default()
+    }
+
     fn of_store(error: &StoreError) -> Self {
         let detail = error.to_string();
         match error {
@@ -282,22 +302,10 @@ pub(super) fn dress(response: Response, path: &str) -> Response {
         return response;
     }
     let (mut parts, _) = response.into_parts();
-    let Problem(problem) = parts.extensions.remove().unwrap_or_else(|| unknown(status, path));
-    let (word, status, title) = problem.kind.facts();
-    let document = Document {
-        r#type: format!("urn:tenure:problem:{word}"),
-        title,
-        status,
-        detail: &problem.detail,
-        instance: path,
-        hint: problem.hint.as_deref(),
-        errors: &problem.errors,
-        retry_after_seconds: problem.retry_after,
-        run_id: problem.run_id.as_ref(),
-        held_by: problem.held_by,
-        answer: problem.answer.as_ref(),
-    };
-    let body = serde_json::to_vec(&document).unwrap_or_default();
+    let problem: Problem = parts.extensions.remove().unwrap_or_else(|| unknown(status, path));
+    let body = problem.document(path);
+    let Problem(problem) = problem;
+    let (_, status, _) = problem.kind.facts();
     parts.status = StatusCode::from_u16(status).unwrap_or(parts.status);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     parts.headers.remove(header::CONTENT_LENGTH);

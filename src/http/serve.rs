@@ -19,9 +19,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, interval, sleep, timeout};
 
-use super::Api;
-use super::limits::Place;
 use super::stream::closed;
+use super::{Api, late};
 
 /// The most that is buffered of a connection each way; also the longest head of a request.
 const BUFFER: usize = 16 << 10;
@@ -106,7 +105,11 @@ impl Api {
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(options.header_timeout).max_buf_size(BUFFER);
         let connection = builder.serve_connection(io, service);
-        connections.spawn(talk(connection, self.closing(), place));
+        let talk = talk(connection, self.closing(), options.header_timeout);
+        connections.spawn(async move {
+            talk.await;
+            drop(place);
+        });
         Ok(())
     }
 }
@@ -138,19 +141,23 @@ impl Refused {
 
 type Connection = http1::Connection<TokioIo<Patient>, TowerToHyperService<Router>>;
 
-async fn talk(connection: Connection, mut closing: watch::Receiver<bool>, place: Place) {
+async fn talk(connection: Connection, mut closing: watch::Receiver<bool>, header_timeout: Duration) {
     let mut connection = Box::pin(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
         () = closed(&mut closing) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            connection.as_mut().await
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection broke off");
+    let Err(error) = ended else { return };
+    tracing::debug!(%error, "a connection broke off");
+    let parts = Pin::into_inner(connection).into_parts();
+    let stream = parts.io.into_inner();
+    // What is said to who has not taken the answer before it would be taken for a part of that one.
+    if error.is_timeout() && stream.since.is_none() {
+        drop(late::answer(stream, &parts.read_buf, header_timeout).await);
     }
-    drop(place);
 }
 
 /// A connection whose other end must take what it is sent.

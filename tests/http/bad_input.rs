@@ -228,9 +228,19 @@ async fn half_requests_and_slow_callers_are_let_go() {
         ..HttpOptions::default()
     };
     let served = Served::with(options).await;
-    served.bytes(b"").await;
-    served.bytes(b"GET /background/tasks HTT").await;
-    served.bytes(b"GET /background/tasks HTTP/1.1\r\nhost: localhost\r\nx: ").await;
+    for idle in ["", "\r\n"] {
+        assert_eq!(served.bytes(idle.as_bytes()).await, "", "nothing was asked for");
+    }
+    let whole = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let answer = served.bytes(whole.as_bytes()).await;
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "it was kept open, and unused: {answer}");
+    for begun in ["GET /background/tasks HTT", "GET /background/tasks HTTP/1.1\r\nhost: localhost\r\nx: "] {
+        slow_head(&served.bytes(begun.as_bytes()).await);
+        let after_another = served.bytes(format!("{whole}{begun}").as_bytes()).await;
+        assert!(after_another.starts_with("HTTP/1.1 200 "), "{after_another}");
+        let (_, second) = after_another.split_at(after_another.rfind("HTTP/1.1 ").unwrap());
+        slow_head(second);
+    }
     let head = "POST /background/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     let answer = served.bytes(format!("{head}content-length: 100\r\n\r\n{{").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
@@ -251,6 +261,20 @@ async fn half_requests_and_slow_callers_are_let_go() {
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
     assert_eq!(served.get(TASKS).await.expect(200)["total"], 0);
     served.end().await;
+}
+
+/// That this answers a head of which a part has come.
+#[track_caller]
+fn slow_head(answer: &str) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+    assert!(head.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(head.contains("connection: close"), "{answer}");
+    assert!(head.contains(&format!("content-length: {}", body.len())), "{answer}");
+    assert!(head.contains("content-type: application/problem+json"), "{answer}");
+    let document: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(document["type"], "urn:tenure:problem:request_timeout", "{answer}");
+    assert_eq!(document["detail"], "the head did not arrive within 300ms", "{answer}");
+    assert_eq!(document["instance"], "/background/tasks", "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,6 +13,7 @@ mod housekeeper;
 mod late;
 mod live;
 mod mirror;
+mod outage;
 mod outbox;
 mod owned;
 mod pause;
@@ -48,6 +49,7 @@ pub(crate) use files::Files;
 pub(crate) use plan::Fate;
 
 use live::LiveRuns;
+use outage::Outage;
 use outbox::Outbox;
 use vitals::Vitals;
 use waiters::Waiters;
@@ -61,6 +63,7 @@ pub(crate) struct Instance {
     pub(crate) outbox: Outbox,
     pub(crate) waiters: Waiters,
     pub(crate) vitals: Vitals,
+    pub(crate) outage: Outage,
     /// Where it keeps the files of runs, if it does.
     pub(crate) files: Option<Files>,
     /// The history of late outcomes, and the retention of what hosts own.
@@ -98,6 +101,7 @@ impl Instance {
             outbox: Outbox::default(),
             waiters: Waiters::default(),
             vitals: Vitals::default(),
+            outage: Outage::default(),
             files,
             agents: RwLock::default(),
             new_agent: Notify::new(),

@@ -14,6 +14,8 @@ mod changes;
 mod duties;
 #[path = "tasks/events.rs"]
 mod events;
+#[path = "tasks/outage.rs"]
+mod outage;
 #[path = "tasks/overlap.rs"]
 mod overlap;
 #[path = "tasks/ownership.rs"]

@@ -282,7 +282,7 @@ async fn read(shared: Weak<Shared>, tenure: Tenure) {
         let page = match tokio::time::timeout(LOOK, stream.next_page()).await {
             Ok(Ok(page)) => page,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "event streams wait for the store");
+                tenure.instance.outage.seldom("event streams wait", &error);
                 sleep(AFTER_FAILURE).await;
                 Vec::new()
             }
@@ -307,7 +307,7 @@ async fn begin(shared: &Weak<Shared>, tenure: &Tenure) -> Option<u64> {
                 return Some(cursor);
             }
             Err(error) => {
-                tracing::warn!(%error, "event streams wait for the store");
+                tenure.instance.outage.seldom("event streams wait", &error);
                 let shared = shared.upgrade()?;
                 let mut state = shared.state.lock();
                 if state.subscribers.is_empty() {

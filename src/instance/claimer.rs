@@ -33,17 +33,14 @@ const BUSY: Duration = Duration::from_secs(1);
 
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
     let mut claimer = Claimer::new(&instance, &context);
-    let mut pause = Pause::up_to(LONGEST_PAUSE);
+    let mut pause = Pause::up_to(LONGEST_PAUSE, &instance.outage, "nothing is claimed");
     loop {
         let wait = match claimer.claim_all(&context).await {
             Ok(wait) => {
                 pause.reset();
                 wait
             }
-            Err(error) => {
-                tracing::warn!(%error, "nothing can be claimed until the store answers");
-                pause.after_failure()
-            }
+            Err(error) => pause.after_failure(&error),
         };
         tokio::select! {
             () = context.cancelled() => return Ok(()),
@@ -51,6 +48,7 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
             () = claimer.something_to_claim(wait) => {}
         }
     }
+    pause.give_up();
     context.cancelled().await;
     Ok(())
 }
@@ -243,14 +241,14 @@ impl Claimer {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let mut pause = Pause::up_to(LONGEST_PAUSE);
+        let mut pause = Pause::up_to(LONGEST_PAUSE, &self.instance.outage, "attempts wait to begin");
         loop {
             match ask().await {
-                Ok(answer) => return Some(answer),
-                Err(error) if Instant::now() < deadline => {
-                    tracing::warn!(%error, "attempts wait to begin until the store answers");
-                    sleep(pause.after_failure()).await;
+                Ok(answer) => {
+                    pause.reset();
+                    return Some(answer);
                 }
+                Err(error) if Instant::now() < deadline => sleep(pause.after_failure(&error)).await,
                 Err(_) => return None,
             }
         }

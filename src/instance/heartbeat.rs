@@ -67,7 +67,7 @@ async fn beat(instance: &Instance) {
             && let Err(error) = instance.renew(live).await
         {
             // One failed renewal ends nothing: leases last for three (contract, section 12, 7).
-            tracing::warn!(%error, "leases could not be renewed");
+            instance.outage.seldom("leases are not renewed", &error);
         }
     }
 }

@@ -45,7 +45,7 @@ async fn moved(hints: &mut broadcast::Receiver<Hint>) {
 impl Instance {
     async fn look_after(&self, context: &ProcessContext) {
         let mut hints = self.store.watch();
-        let mut pause = Pause::up_to(LONGEST_PAUSE);
+        let mut pause = Pause::up_to(LONGEST_PAUSE, &self.outage, "lost runs are not looked for");
         loop {
             let wait = self.sweep_and_wait(&mut pause).await;
             tokio::select! {
@@ -72,7 +72,7 @@ impl Instance {
     }
 
     /// How long to wait for the next sweep.
-    async fn sweep_and_wait(&self, pause: &mut Pause) -> Duration {
+    async fn sweep_and_wait(&self, pause: &mut Pause<'_>) -> Duration {
         let swept = match self.sweep().await {
             Ok(()) => self.until_wake().await,
             Err(error) => Err(error),
@@ -82,10 +82,7 @@ impl Instance {
                 pause.reset();
                 wait
             }
-            Err(error) => {
-                tracing::warn!(%error, "lost runs cannot be looked for until the store answers");
-                pause.after_failure()
-            }
+            Err(error) => pause.after_failure(&error),
         }
     }
 
@@ -167,7 +164,7 @@ impl Instance {
             match self.prune_batch().await {
                 Ok(true) => yield_now().await,
                 Ok(false) => return,
-                Err(error) => return tracing::warn!(%error, "finished runs could not be pruned"),
+                Err(error) => return self.outage.seldom("finished runs are kept", &error),
             }
         }
     }
@@ -178,7 +175,7 @@ impl Instance {
             match self.ownership.reap(self.settings().retain_owned).await {
                 Ok(reaped) if reaped.more => yield_now().await,
                 Ok(_) => return,
-                Err(error) => return tracing::warn!(%error, "what was owned is kept until the store answers"),
+                Err(error) => return self.outage.seldom("what was owned is kept", &error),
             }
         }
     }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Instance;
 use super::files::{Files, is_mirrored};
+use super::outage::Outage;
 use crate::error::Error;
 use crate::model::{Event, InstanceId, Run, RunId, Subject};
 use crate::tasks;
@@ -106,7 +107,7 @@ impl Default for Late {
 }
 
 impl Late {
-    fn add(&mut self, failed: Vec<(RunId, Error)>) {
+    fn add(&mut self, failed: Vec<(RunId, Error)>, outage: &Outage) {
         // What an attempt put in the place of a file of ours does not go away by itself: the next change tries again.
         let (lasting, failed): (Vec<_>, Vec<_>) =
             failed.into_iter().partition(|(_, error)| matches!(error, Error::Invalid(_)));
@@ -116,7 +117,12 @@ impl Late {
         let Some((run_id, error)) = failed.first() else { return };
         if self.runs.is_empty() {
             // Once a pause, however many runs it concerns.
-            tracing::warn!(run = %run_id, %error, pause = ?self.pause, "files of runs are behind the store");
+            match error {
+                Error::Store(error) => outage.seldom("files of runs are behind", error),
+                _ => {
+                    tracing::warn!(run = %run_id, %error, pause = ?self.pause, "files of runs are behind the store")
+                }
+            }
             self.until = Instant::now() + self.pause;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
@@ -154,7 +160,7 @@ impl Instance {
                 .await;
             let failed = failed.into_inner();
             failures |= !failed.is_empty();
-            late.add(failed);
+            late.add(failed, &self.outage);
         }
         if !failures && late.runs.is_empty() {
             late.pause = PAUSE;

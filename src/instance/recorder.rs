@@ -39,7 +39,7 @@ impl Instance {
     /// Cancel safety: what was not stored stays, and is stored by the next call.
     pub(crate) async fn flush(&self) {
         let mut batch = self.outbox.in_flight.lock().await;
-        let mut pause = Pause::up_to(LONGEST_PAUSE);
+        let mut pause = Pause::up_to(LONGEST_PAUSE, &self.outage, "outcomes are kept here");
         loop {
             self.outbox.take(&mut batch, BATCH);
             if batch.is_empty() {
@@ -47,10 +47,7 @@ impl Instance {
             }
             match self.store_batch(&mut batch).await {
                 Ok(()) => pause.reset(),
-                Err(error) => {
-                    tracing::warn!(%error, waiting = batch.len(), "outcomes are kept until the store takes them");
-                    tokio::time::sleep(pause.after_failure()).await;
-                }
+                Err(error) => tokio::time::sleep(pause.after_failure(&error)).await,
             }
         }
     }

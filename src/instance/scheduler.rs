@@ -31,12 +31,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
     let generation = context.generation();
     let mut hints = instance.store.watch();
-    let mut pause = Pause::up_to(LONGEST_PAUSE);
+    let mut pause = Pause::up_to(LONGEST_PAUSE, &instance.outage, "schedules wait");
     loop {
         // A generation that was sealed fires nothing: its successor does.
         let fires = generation.is_open() && !instance.is_draining();
-        let wait =
-            if fires { instance.fire_all_and_wait(&mut pause).await } else { instance.settings().poll };
+        let wait = if fires {
+            instance.fire_all_and_wait(&mut pause).await
+        } else {
+            pause.give_up();
+            instance.settings().poll
+        };
         tokio::select! {
             () = context.cancelled() => return Ok(()),
             () = moved(&mut hints) => {}
@@ -57,7 +61,7 @@ async fn moved(hints: &mut broadcast::Receiver<Hint>) {
 }
 
 impl Instance {
-    async fn fire_all_and_wait(&self, pause: &mut Pause) -> Duration {
+    async fn fire_all_and_wait(&self, pause: &mut Pause<'_>) -> Duration {
         let poll = self.settings().poll;
         let agenda = match self.fire_all().await {
             Ok(moved) => self.vitals.watch(self.store.agenda()).await.map(|agenda| (agenda, moved)),
@@ -71,11 +75,8 @@ impl Instance {
             // Others became due meanwhile.
             Ok((_, true)) => Duration::ZERO,
             // It could not be fired: others were first again and again.
-            Ok((_, false)) => pause.after_failure(),
-            Err(error) => {
-                tracing::warn!(%error, "schedules wait until the store answers");
-                pause.after_failure()
-            }
+            Ok((_, false)) => pause.longer(),
+            Err(error) => pause.after_failure(&error),
         }
     }
 

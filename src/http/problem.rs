@@ -241,7 +241,9 @@ impl From<Error> for Problem {
             Error::Exists { .. } => {
                 Self::new(Kind::Exists, detail).hint("use another name, or change the one there is")
             }
-            Error::KeyConflict { run_id } => Self::new(Kind::KeyConflict, detail).run(run_id),
+            Error::KeyConflict { run_id } => Self::new(Kind::KeyConflict, detail)
+                .run(run_id)
+                .hint("ask for the same as before, or with another key"),
             Error::Paused { .. } => {
                 Self::new(Kind::Paused, detail).hint("resume the task, or ask with \"override_pause\": true")
             }

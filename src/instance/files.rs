@@ -72,6 +72,11 @@ impl Instance {
         let write = tasks::blocking(move || held.workspace(&root)?.write(OUTPUT_MD, &bytes));
         let failed: String = match timeout(self.settings().patience, write).await {
             Ok(Ok(Ok(()))) => return true,
+            // Whoever is replaced or cancelled has nothing to answer any more, and nobody has anything to do about it.
+            Ok(Ok(Err(error @ WorkspaceError::AuthorityLost { .. }))) => {
+                tracing::debug!(run = %live.run_id, %error, "an answer came too late to be written");
+                return false;
+            }
             Ok(Ok(Err(error))) => error.to_string(),
             Ok(Err(ended)) => ended.to_string(),
             Err(_) => "the disk did not answer within the patience".to_owned(),

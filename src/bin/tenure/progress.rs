@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 #[command(
     after_help = "The agent's environment says which run it is. The same can be written as a line to file \
                         descriptor 3: echo \"40 indexed 400 files\" >&3\n\n\
-                        Example: tenure progress 40 \"indexed 400 files\""
+                        Example:\n  tenure progress 40 \"indexed 400 files\""
 )]
 pub(crate) struct ProgressArgs {
     /// How far, from 0 to 100

@@ -32,7 +32,7 @@ use host::Host;
                         skipped, 5 timed out, 6 cancelled, 10 waits for a person.\n\n\
                         Warnings are logged; more with --log or RUST_LOG, and not with --quiet. What the file says of \
                         the log is for `tenure serve`.\n\n\
-                        Example: tenure run examples/health-report.toml"
+                        Example:\n  tenure run examples/health-report.toml"
 )]
 pub(crate) struct RunArgs {
     /// The file with agents and tasks

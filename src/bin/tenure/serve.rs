@@ -30,7 +30,7 @@ use notify::Stage;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "SIGTERM lets attempts end and stops; a second one forces. SIGHUP reads the file again.\n\n\
-                        Example: tenure serve --config tenure.toml --listen 127.0.0.1:8000"
+                        Example:\n  tenure serve --config tenure.toml --listen 127.0.0.1:8000"
 )]
 pub(crate) struct ServeArgs {
     #[command(flatten)]

@@ -41,7 +41,8 @@ pub(crate) enum Action {
     #[command(after_help = "Examples:\n  \
         tenure agents add writer --kind chat --endpoint http://127.0.0.1:11434/v1 --model small \\\n      \
             --key-env MODEL_KEY --system 'Be brief.'\n  \
-        tenure agents add hook --kind http --endpoint https://example.org/hook --header Authorization=HOOK_TOKEN")]
+        tenure agents add hook --kind http --endpoint https://example.org/hook \\\n      \
+            --header Authorization=HOOK_TOKEN")]
     Add(AddAgent),
     /// Remove an agent that was made so
     #[command(visible_alias = "rm", after_help = "Example:\n  tenure agents delete writer")]

@@ -121,7 +121,8 @@ fn examples(page: &mut String, after: &str) {
     paragraph(page, before);
     let (title, rest) = rest.split_once(':').unwrap_or(("Example", rest));
     let (code, more) = rest.split_once("\n\n").unwrap_or((rest, ""));
-    let lines: Vec<&str> = code.lines().map(str::trim_start).filter(|line| !line.is_empty()).collect();
+    let lines = code.lines().map(|line| line.strip_prefix("  ").unwrap_or(line));
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     line(page, format_args!("{title}:\n\n```sh\n{}\n```\n", lines.join("\n")));
     paragraph(page, more);
 }

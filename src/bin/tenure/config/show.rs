@@ -10,7 +10,7 @@ use crate::output::{Output, Style, plain};
 
 /// The settings as they come out, and where each comes from
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: tenure config --listen 127.0.0.1:9000 --json")]
+#[command(after_help = "Example:\n  tenure config --listen 127.0.0.1:9000 --json")]
 pub(crate) struct ConfigArgs {
     /// As one JSON document
     #[arg(long)]

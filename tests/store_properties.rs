@@ -20,6 +20,9 @@ use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Synchronous};
 mod command;
 #[path = "store_properties/invariants.rs"]
 mod invariants;
+#[path = "support/kit.rs"]
+#[allow(dead_code, reason = "shared with other tests, each of which uses some of it")]
+mod kit;
 #[cfg(feature = "mongodb")]
 #[path = "support/mongodb.rs"]
 mod mongo;
@@ -39,13 +42,18 @@ use servers::mongodb as mongodb_server;
 use servers::redis as redis_server;
 use world::World;
 
-/// A store under test: its name, how many sequences, and how to get an empty one.
-type Named = (&'static str, u32, fn() -> Fixture);
+use crate::kit::as_many;
 
-const SEQUENCES: u32 = 64;
+/// A store under test: its name, how many sequences, and how to get an empty one.
+type Named = (&'static str, Sequences, fn() -> Fixture);
+
+/// How many sequences there are at length, and in a build for tests.
+type Sequences = (usize, usize);
+
+const SEQUENCES: Sequences = (320, 24);
 /// Of a server there are fewer: each command crosses to it and back.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "mongodb"))]
-const FEW: u32 = 10;
+const FEW: Sequences = (40, 6);
 
 /// The stores under test, one line each.
 const STORES: &[Named] = &[
@@ -88,7 +96,9 @@ fn trial((name, sequences, fixture): &'static Named, beside: bool, missing: bool
         if missing {
             return Err(Failed::from(format!("TENURE_TEST_REQUIRE names {name}, and there is none")));
         }
-        explore(name, *sequences, move || if beside { vec![memory(), fixture()] } else { vec![fixture()] });
+        explore(name, as_many(sequences.0, sequences.1), move || {
+            if beside { vec![memory(), fixture()] } else { vec![fixture()] }
+        });
         Ok(())
     });
     if missing {
@@ -116,7 +126,7 @@ fn sqlite() -> Fixture {
 
 const MOST_COMMANDS: usize = 120;
 
-fn explore(store: &str, count: u32, fixtures: impl Fn() -> Vec<Fixture>) {
+fn explore(store: &str, count: usize, fixtures: impl Fn() -> Vec<Fixture>) {
     let seed = match std::env::var("TENURE_TEST_SEED") {
         Ok(text) => text.parse().expect("TENURE_TEST_SEED is a number"),
         Err(_) => InstanceId::generate().bits() as u64,
@@ -125,7 +135,7 @@ fn explore(store: &str, count: u32, fixtures: impl Fn() -> Vec<Fixture>) {
     let line = format!("{store}: {count} sequences, TENURE_TEST_SEED={seed}\n");
     std::io::stderr().write_all(line.as_bytes()).expect("standard error can be written");
     let config = Config {
-        cases: count,
+        cases: count.try_into().expect("a number of sequences"),
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: None,
         ..Config::default()

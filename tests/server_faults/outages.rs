@@ -48,7 +48,7 @@ async fn outlast(ground: Ground, how: Away) {
         heartbeat_ms: 500,
         grace_ms: 20_000,
         concurrency: ROOM,
-        patience_ms: 2_000,
+        patience_ms: 1_000,
         ..stage.setup.clone()
     };
     let workers = [stage.worker(&setup).await, stage.worker(&setup).await];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::support::{A, B, agent, claim_request, done, failed, ids, run_id, text};
 use super::{Fixture, list};
 use crate::model::{CancelMode, Place, Run, RunStatus};
-use crate::rules::{self, Outcome};
+use crate::rules::Outcome;
 use crate::store::ClaimRequest;
 use serde_json::json;
 
@@ -253,15 +253,7 @@ async fn field_l19_a_claim_whose_answer_was_lost_moves_on(f: Fixture) {
 
 async fn field_g06_what_becomes_due_together_is_granted_in_pages(f: Fixture) {
     let task = f.task(json!({ "overlap_policy": "allow_parallel" })).await;
-    let mut decisions = Vec::new();
-    for n in 0..2500 {
-        let mut wanted = f.wanted(&format!("r{n}")).await;
-        wanted.not_before = wanted.not_before.plus(Duration::from_secs(1));
-        decisions.push(rules::enqueue(&task, wanted, f.moment().await).into());
-    }
-    for answer in f.store.commit(decisions).await.unwrap() {
-        answer.unwrap();
-    }
+    f.queue_many_later(&task, "r", 2500, Duration::from_secs(1)).await;
     f.later(Duration::from_secs(1));
     let mut granted = Vec::new();
     // No call has to do it all; none is in vain while something is due.
@@ -286,12 +278,7 @@ async fn field_c04_a_run_cancelled_while_nobody_worked_never_starts(f: Fixture) 
 
 async fn field_k11_a_thousand_runs_are_granted_once_each(f: Fixture) {
     let task = f.task(json!({ "overlap_policy": "allow_parallel" })).await;
-    let mut decisions = Vec::new();
-    for n in 0..1000 {
-        let wanted = f.wanted(&format!("r{n}")).await;
-        decisions.push(rules::enqueue(&task, wanted, f.moment().await).into());
-    }
-    f.store.commit(decisions).await.unwrap();
+    f.queue_many(&task, "r", 1000).await;
     let claims = (0..40_u128).map(|n| f.store.claim(claim_request(n % 4, 25)));
     let granted: Vec<Run> =
         futures_util::future::join_all(claims).await.into_iter().flat_map(Result::unwrap).collect();

@@ -274,9 +274,7 @@ async fn field_k02_blocked_runs_all_end_without_a_new_enqueue(f: Fixture) {
         "concurrency_key": "k", "concurrency_limit": 10, "overlap_policy": "allow_parallel"
     });
     let task = f.task(fields).await;
-    for n in 0..200 {
-        f.queue(&task, &format!("r{n}")).await;
-    }
+    f.queue_many(&task, "r", 200).await;
     let mut ended = 0;
     loop {
         let claimed = f.claim(A, 7).await;
@@ -297,12 +295,7 @@ async fn field_g03_blocked_runs_of_other_lanes_do_not_hide_a_ready_one(f: Fixtur
     let blocked =
         f.task(json!({ "task_id": "blocked", "overlap_policy": "queue_next", "priority": 9 })).await;
     let free = f.task(json!({ "task_id": "free" })).await;
-    let mut decisions = Vec::new();
-    for n in 0..3000 {
-        let wanted = f.wanted(&format!("b{n}")).await;
-        decisions.push(rules::enqueue(&blocked, wanted, f.moment().await).into());
-    }
-    f.store.commit(decisions).await.unwrap();
+    f.queue_many(&blocked, "b", 3000).await;
     assert_eq!(ids(&f.claim(A, 1).await), ["b0"]);
     f.queue(&free, "free").await;
     // A store may look at a bounded number of runs in vain, and at none of them twice.

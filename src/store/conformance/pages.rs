@@ -179,12 +179,7 @@ async fn what_is_rare_is_found_by_going_on(f: Fixture) {
     let fields = json!({ "task_id": "many", "query": "another", "overlap_policy": "allow_parallel",
         "session_policy": { "type": "fixed", "session_id": "s" } });
     let task = f.task(fields).await;
-    let mut decisions = Vec::new();
-    for n in 0..4200 {
-        let wanted = f.wanted(&format!("w{n}")).await;
-        decisions.push(rules::enqueue(&task, wanted, f.moment().await).into());
-    }
-    f.store.commit(decisions).await.unwrap();
+    f.queue_many(&task, "w", 4200).await;
     let any = RunFilter::default;
     let rare = [
         RunFilter { text: Some("do it".into()), ..any() },
@@ -216,12 +211,7 @@ async fn field_d3_a_few_finished_among_many_waiting_are_found(f: Fixture) {
         f.finish(&running, done("x")).await;
     }
     let task = f.task(json!({ "task_id": "many", "overlap_policy": "allow_parallel" })).await;
-    let mut decisions = Vec::new();
-    for n in 0..3000 {
-        let wanted = f.wanted(&format!("w{n}")).await;
-        decisions.push(rules::enqueue(&task, wanted, f.moment().await).into());
-    }
-    f.store.commit(decisions).await.unwrap();
+    f.queue_many(&task, "w", 3000).await;
     let filter = RunFilter { statuses: vec![RunStatus::Completed], ..RunFilter::default() };
     let page = PageRequest { limit: 10, cursor: None };
     let found = f.store.runs(filter, page).await.unwrap();

@@ -220,6 +220,23 @@ impl Fixture {
         self.queue_as(task, wanted).await
     }
 
+    /// Queues runs of the task, numbered from 0, in one call.
+    pub(super) async fn queue_many(&self, task: &Task, letter: &str, many: usize) {
+        self.queue_many_later(task, letter, many, Duration::ZERO).await;
+    }
+
+    /// Queues runs of the task that are due later, numbered from 0, in one call.
+    pub(super) async fn queue_many_later(&self, task: &Task, letter: &str, many: usize, by: Duration) {
+        let now = self.now().await;
+        let enqueue = |n| {
+            let mut wanted = Wanted::now(run_id(&format!("{letter}{n}")), now);
+            wanted.not_before = wanted.not_before.plus(by);
+            Decision::from(rules::enqueue(task, wanted, Moment { now, stamp: draw() }))
+        };
+        let answers = self.store.commit((0..many).map(enqueue).collect()).await.unwrap();
+        assert!(answers.iter().all(Result::is_ok), "{many} runs are queued");
+    }
+
     /// Grants runs of the agent `agent`.
     pub(super) async fn claim(&self, instance: u128, limit: usize) -> Vec<Run> {
         self.store.claim(claim_request(instance, limit)).await.unwrap()

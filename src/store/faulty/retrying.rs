@@ -1,5 +1,6 @@
 //! A caller that tries again what failed and may yet succeed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
@@ -17,7 +18,8 @@ use crate::store::{
 const TRIES: usize = 100;
 
 /// Repeats calls that may succeed yet, at once. A claim says that it is repeated. Decisions are made one by
-/// one, so that no later one hides from the repeated call that an earlier one was made.
+/// one, so that no later one hides from the repeated call that an earlier one was made; those of other runs each go
+/// together.
 #[derive(Clone)]
 pub struct Retrying {
     inner: Arc<dyn Store>,
@@ -100,6 +102,18 @@ impl Retrying {
     }
 }
 
+/// Whether each writes runs alone, and no run is written twice.
+fn are_of_other_runs(decisions: &[Decision]) -> bool {
+    let mut seen = HashSet::new();
+    decisions.iter().all(|decision| {
+        let Decision { task: None, schedule: None, runs, lanes, occurrences, forget } = decision else {
+            return false;
+        };
+        let runs_alone = lanes.is_empty() && occurrences.is_empty() && forget.is_empty();
+        runs_alone && !runs.is_empty() && runs.iter().all(|write| seen.insert(&write.run.run_id))
+    })
+}
+
 fn same(one: &Task, other: &Task) -> bool {
     let text = |task: &Task| serde_json::to_string(task).ok();
     one.last_event == other.last_event && text(one) == text(other)
@@ -116,6 +130,9 @@ impl Store for Retrying {
 
     fn commit(&self, decisions: Vec<Decision>) -> Answer<'_, Vec<Result<(), Refusal>>> {
         Box::pin(async move {
+            if are_of_other_runs(&decisions) {
+                return Ok(self.repeat(|store, _| store.commit(decisions.clone())).await?.0);
+            }
             let mut answers = Vec::new();
             for decision in decisions {
                 answers.push(self.decide(decision).await?);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::support::{A, ask, claim_request, done, failed, ids, is_fenced, run_id, unmoved};
+use super::support::{A, agent, ask, claim_request, done, failed, ids, is_fenced, run_id, unmoved};
 use super::{Fixture, list};
 use crate::model::{CancelMode, Place, Run, RunId, RunStatus, Task, Trigger};
 use crate::rules::{self, Overlap};
-use crate::store::{Decision, LaneView, Refusal};
+use crate::store::{ClaimRequest, Decision, LaneView, Refusal};
 use futures_util::future::join_all;
 use serde_json::json;
 
@@ -24,6 +24,7 @@ list! {
     each_final_state_frees_the_lane,
     field_k01_a_dead_holder_frees_the_lane,
     field_k02_blocked_runs_all_end_without_a_new_enqueue,
+    who_gets_room_while_others_are_claimed_goes_in_its_turn,
     field_g03_blocked_runs_of_other_lanes_do_not_hide_a_ready_one,
     a_cancelled_waiting_run_wakes_the_next,
     a_paused_run_wakes_the_next,
@@ -288,6 +289,30 @@ async fn field_k02_blocked_runs_all_end_without_a_new_enqueue(f: Fixture) {
         }
     }
     assert_eq!(ended, 200);
+    f.sound().await;
+}
+
+/// Found by random commands: a grant in a lane lets another run have room there, which comes before what is ready.
+async fn who_gets_room_while_others_are_claimed_goes_in_its_turn(f: Fixture) {
+    let fields = |id: &str, agent: &str, overlap: &str| {
+        json!({ "task_id": id, "agent_id": agent, "overlap_policy": overlap, "concurrency_key": "k",
+            "concurrency_limit": 2 })
+    };
+    let one = f.task(fields("one", "agent", "queue_next")).await;
+    let many = f.task(fields("many", "agent", "allow_parallel")).await;
+    let later = f.task(fields("later", "other", "allow_parallel")).await;
+    f.queue_many(&many, "holder", 2).await;
+    let (first, second) = (f.begin(A).await, f.begin(A).await);
+    f.queue_many(&one, "one", 2).await;
+    f.queue(&many, "many").await;
+    f.later(Duration::from_secs(1));
+    f.queue(&later, "later").await;
+    // Each end gives room to one waiting run of each agent: "many" still waits.
+    f.finish(&first, done("x")).await;
+    f.finish(&second, done("x")).await;
+    let agents = [agent("agent"), agent("other")].into();
+    let claimed = f.store.claim(ClaimRequest { agents, ..claim_request(A, 10) }).await.unwrap();
+    assert_eq!(ids(&claimed), ["one0", "many"], "the second of \"one\" waits for the first");
     f.sound().await;
 }
 

@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 
 use super::conn::{Say, with};
 use super::fault::{Fault, Step};
+use super::lanes::{Member, Order, order};
 use super::load::heads_sql;
 use super::row::{COLUMNS, Extra, Loaded, REST, STORED, Stored, WHOLE, flag, get, owner, place, signed};
 use super::tx::Tx;
@@ -28,6 +29,12 @@ struct Candidate {
     loaded: Step<Loaded>,
     rid: i64,
     paused: bool,
+}
+
+impl Candidate {
+    fn comes_after(&self, other: Order) -> bool {
+        self.loaded.as_ref().is_ok_and(|loaded| order(&loaded.stored) > other)
+    }
 }
 
 impl Tx<'_> {
@@ -56,26 +63,20 @@ impl Tx<'_> {
             }
             let candidates = self.search(&agents, wanted, std::mem::take(&mut promote)).await?;
             let all = candidates.len() < wanted;
-            let mut again = !all;
-            self.let_go = false;
+            self.let_go = None;
             for candidate in candidates {
                 look = look.saturating_sub(1);
                 while requests.get(turn).is_some_and(|request| granted[turn].len() >= request.limit) {
                     turn += 1;
                 }
                 let Some(request) = requests.get(turn) else { return Ok(granted) };
-                match self.grant(candidate, request).await? {
-                    Grant::Made(run) => granted[turn].push(*run),
-                    Grant::Elsewhere => {}
-                    Grant::LetOthersGo => {
-                        // Others became ready, which may come before the rest of these.
-                        again = true;
-                        break;
-                    }
+                // Who was let go of by those before it comes before it.
+                if self.let_go.is_some_and(|first| candidate.comes_after(first)) {
+                    break;
                 }
+                granted[turn].extend(self.grant(candidate, request).await?);
             }
-            // Who was granted a run may have let go of others.
-            if !again && !self.let_go {
+            if all && self.let_go.is_none() {
                 return Ok(granted);
             }
         }
@@ -145,7 +146,8 @@ impl Tx<'_> {
         Ok(found)
     }
 
-    async fn grant(&mut self, candidate: Candidate, request: &ClaimRequest) -> Step<Grant> {
+    /// None if it waits elsewhere.
+    async fn grant(&mut self, candidate: Candidate, request: &ClaimRequest) -> Step<Option<Run>> {
         let rid = candidate.rid;
         let Loaded { stored, run } = match candidate.loaded {
             Ok(loaded) => loaded,
@@ -155,37 +157,37 @@ impl Tx<'_> {
         self.keep(stored);
         // As it stands by now: another of these may have moved it.
         let Some(stored) = self.runs.get(&rid).map(|entry| entry.stored.clone()) else {
-            return Ok(Grant::Elsewhere);
+            return Ok(None);
         };
         if stored.place != place::READY {
-            return Ok(Grant::Elsewhere);
+            return Ok(None);
         }
         let members = if stored.lanes > 0 { self.members(&run.spec.lanes) } else { Vec::new() };
         // The clock may have been set back.
         if stored.due_at > self.now.ms() {
             self.hint.agenda = true;
-            return self.aside(&stored, &members, place::FUTURE, None).await;
+            return self.step_aside(&stored, &members, place::FUTURE, None).await;
         }
         if stored.flags & flag::OVERRIDE_PAUSE == 0 && candidate.paused {
-            return self.aside(&stored, &members, place::PAUSED, None).await;
+            return self.step_aside(&stored, &members, place::PAUSED, None).await;
         }
         if let Some(lane) = self.full_lane(&stored, &members) {
-            return self.aside(&stored, &members, place::LANE, Some(lane)).await;
+            return self.step_aside(&stored, &members, place::LANE, Some(lane)).await;
         }
         let moment = Moment { now: self.now, stamp: request.nonce };
         let Ok(write) = rules::claim(&run, request.instance, request.nonce, request.lease, moment) else {
             // Ready and not waiting: no statement of ours leaves a run like this.
             self.move_to(rid, place::NOWHERE, None);
-            return Ok(Grant::Elsewhere);
+            return Ok(None);
         };
         self.update_run(stored, &write).await?;
         let mut run = write.run;
         run.place = Place::Nowhere;
-        Ok(Grant::Made(Box::new(run)))
+        Ok(Some(run))
     }
 
     /// A ready run that cannot be read is out of the way until it is repaired.
-    async fn put_aside(&mut self, rid: i64, why: &str) -> Step<Grant> {
+    async fn put_aside(&mut self, rid: i64, why: &str) -> Step<Option<Run>> {
         tracing::error!(rid, why, "a run that was to be claimed cannot be read; it is put aside");
         self.move_to(rid, place::UNREADABLE, None);
         self.flush().await?;
@@ -193,18 +195,25 @@ impl Tx<'_> {
         for member in members {
             self.let_go(member.lid).await?;
         }
-        Ok(Grant::LetOthersGo)
+        Ok(None)
     }
 
-    async fn aside(
+    /// A ready run goes elsewhere without taking room: who waits behind it in its lanes is let go of.
+    async fn step_aside(
         &mut self,
         stored: &Stored,
-        members: &[super::lanes::Member],
+        members: &[Member],
         to: i16,
         lane: Option<i64>,
-    ) -> Step<Grant> {
-        let others = self.step_aside(stored, members, to, lane).await?;
-        Ok(if others { Grant::LetOthersGo } else { Grant::Elsewhere })
+    ) -> Step<Option<Run>> {
+        self.move_to(stored.rid, to, lane);
+        if let Some(member) = members.iter().find(|member| Some(member.lid) == lane) {
+            self.enqueue(stored.aid, order(stored), *member);
+        }
+        for member in members {
+            self.let_go(member.lid).await?;
+        }
+        Ok(None)
     }
 
     /// Renews leases, each by [`rules::renew`]'s conditions. Neither version nor event.
@@ -247,13 +256,6 @@ fn names(agents: &[AgentId]) -> Vec<String> {
     names.sort_unstable();
     names.dedup();
     names
-}
-
-/// What came of looking at a ready run.
-enum Grant {
-    Made(Box<Run>),
-    Elsewhere,
-    LetOthersGo,
 }
 
 /// Whether two requests can share a search.

@@ -113,7 +113,7 @@ fn distinct(lanes: &[Lane]) -> impl Iterator<Item = (usize, &Lane)> {
     lanes.iter().enumerate().filter(move |(n, lane)| first(*n, lane))
 }
 
-fn order(stored: &Stored) -> Order {
+pub(super) fn order(stored: &Stored) -> Order {
     (Reverse(stored.priority), stored.due_at, stored.rid)
 }
 
@@ -242,9 +242,7 @@ impl Tx<'_> {
         for member in members.iter().filter(|_| !stored.status.takes_room()) {
             if self.is_full(*member) || self.best_blocked(member.lid, stored.aid).await?.is_some() {
                 let order = (Reverse(stored.priority), due_at, stored.rid);
-                if let Some(heads) = self.lanes.get_mut(&member.lid).and_then(|lane| lane.heads.as_mut()) {
-                    heads.add(stored.aid, order, member.most);
-                }
+                self.enqueue(stored.aid, order, *member);
                 return Ok((place::LANE, Some(member.lid)));
             }
         }
@@ -270,6 +268,13 @@ impl Tx<'_> {
         Ok(heads.and_then(|heads| heads.best(aid)))
     }
 
+    /// A run waits for a lane.
+    pub(super) fn enqueue(&mut self, aid: i64, order: Order, member: Member) {
+        if let Some(heads) = self.lanes.get_mut(&member.lid).and_then(|lane| lane.heads.as_mut()) {
+            heads.add(aid, order, member.most);
+        }
+    }
+
     /// A run waits for a lane no more.
     pub(super) fn leave_queue(&mut self, stored: &Stored) {
         if stored.place == place::LANE
@@ -287,16 +292,14 @@ impl Tx<'_> {
         }
     }
 
-    /// Lets go of the best waiting run of each agent in a lane that has room for it. Answers whether there was
-    /// one.
-    pub(super) async fn let_go(&mut self, lid: i64) -> Step<bool> {
+    /// Lets go of the best waiting run of each agent in a lane that has room for it.
+    pub(super) async fn let_go(&mut self, lid: i64) -> Step<()> {
         if self.lanes.get(&lid).is_none_or(|lane| lane.total <= lane.held) {
-            return Ok(false);
+            return Ok(());
         }
         self.know_heads(lid).await?;
         let heads = self.lanes.get(&lid).and_then(|lane| lane.heads.as_ref());
         let agents: Vec<i64> = heads.map(|heads| heads.0.keys().copied().collect()).unwrap_or_default();
-        let mut any = false;
         for aid in agents {
             let Some((order, most)) = self.best_blocked(lid, aid).await? else { continue };
             if self.is_full(Member { lid, most }) {
@@ -309,32 +312,11 @@ impl Tx<'_> {
             self.move_to(rid, if due { place::READY } else { place::FUTURE }, None);
             self.hint.ready |= due;
             self.hint.agenda |= !due;
-            self.let_go |= due;
-            any = true;
-        }
-        Ok(any)
-    }
-
-    /// A ready run goes elsewhere without taking room: who waits behind it in its lanes is let go of.
-    pub(super) async fn step_aside(
-        &mut self,
-        stored: &Stored,
-        members: &[Member],
-        to: i16,
-        lane: Option<i64>,
-    ) -> Step<bool> {
-        self.move_to(stored.rid, to, lane);
-        if let Some(member) = members.iter().find(|member| Some(member.lid) == lane) {
-            let heads = self.lanes.get_mut(&member.lid).and_then(|lane| lane.heads.as_mut());
-            if let Some(heads) = heads {
-                heads.add(stored.aid, order(stored), member.most);
+            if due {
+                self.let_go = Some(self.let_go.map_or(order, |first| first.min(order)));
             }
         }
-        let mut any = false;
-        for member in members {
-            any |= self.let_go(member.lid).await?;
-        }
-        Ok(any)
+        Ok(())
     }
 
     /// The runs of a task that waited because it was paused wait like others.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::conn::{Conn, Say, with};
 use super::fault::Step;
 use super::known::Memory;
-use super::lanes::LaneEntry;
+use super::lanes::{LaneEntry, Order};
 use super::list::MARK;
 use super::load::{Needs, runs_sql, texts};
 use super::row::{CLOCK, Stored, get};
@@ -179,8 +179,8 @@ pub(super) struct Tx<'c> {
     pub(super) before: i64,
     /// Something was written before its end.
     pub(super) wrote: bool,
-    /// Runs that waited for a lane were let go of, and are ready.
-    pub(super) let_go: bool,
+    /// The first of the runs that waited for a lane, were let go of, and are ready.
+    pub(super) let_go: Option<Order>,
 }
 
 const LOCK: &str =
@@ -258,7 +258,7 @@ impl<'c> Tx<'c> {
             out: Out::default(),
             marks: BTreeMap::new(),
             wrote: false,
-            let_go: false,
+            let_go: None,
         }
     }
 

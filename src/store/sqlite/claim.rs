@@ -54,11 +54,11 @@ impl Tx<'_, '_> {
                     turn += 1;
                 }
                 let Some(request) = requests.get(turn) else { return Ok(granted) };
-                match self.grant(rid, request)? {
-                    Grant::Made(run) => granted[turn].push(*run),
-                    Grant::Elsewhere => {}
-                    // Others became ready, which may come before the rest of these.
-                    Grant::LetOthersGo => break,
+                self.let_go = false;
+                granted[turn].extend(self.grant(rid, request)?);
+                // Others became ready, which may come before the rest of these.
+                if self.let_go {
+                    break;
                 }
             }
         }
@@ -117,7 +117,8 @@ impl Tx<'_, '_> {
         Ok(found.into_iter().take(limit).map(|(.., rid)| rid).collect())
     }
 
-    fn grant(&mut self, rid: i64, request: &ClaimRequest) -> Step<Grant> {
+    /// None if it waits elsewhere.
+    fn grant(&mut self, rid: i64, request: &ClaimRequest) -> Step<Option<Run>> {
         let loaded = match self.load(rid) {
             Ok(loaded) => loaded,
             Err(Fault::Unreadable(why)) => {
@@ -126,40 +127,50 @@ impl Tx<'_, '_> {
                 for member in self.members(rid)? {
                     self.let_go(member.lid)?;
                 }
-                return Ok(Grant::LetOthersGo);
+                return Ok(None);
             }
             Err(fault) => return Err(fault),
         };
         let Some(Loaded { stored, run }) = loaded.filter(|loaded| loaded.stored.place == place::READY) else {
-            return Ok(Grant::Elsewhere);
+            return Ok(None);
         };
         let members: Vec<Member> = if stored.lanes > 0 { self.members(rid)? } else { Vec::new() };
         // The clock may have been set back.
         if stored.due_at > self.now.ms() {
             self.hint.agenda = true;
-            return self.aside(&stored, &members, place::FUTURE, Some(stored.due_at));
+            return self.step_aside(&stored, &members, place::FUTURE, Some(stored.due_at));
         }
         if stored.flags & flag::OVERRIDE_PAUSE == 0 && self.is_paused(stored.tid)? {
-            return self.aside(&stored, &members, place::PAUSED, Some(stored.tid));
+            return self.step_aside(&stored, &members, place::PAUSED, Some(stored.tid));
         }
         if let Some(lane) = Self::full_lane(&members) {
-            return self.aside(&stored, &members, place::LANE, Some(lane));
+            return self.step_aside(&stored, &members, place::LANE, Some(lane));
         }
         let moment = Moment { now: self.now, stamp: request.nonce };
         let Ok(write) = rules::claim(&run, request.instance, request.nonce, request.lease, moment) else {
             // Ready and not waiting: no statement of ours leaves a run like this.
             self.move_to(rid, place::NOWHERE, None)?;
-            return Ok(Grant::Elsewhere);
+            return Ok(None);
         };
         self.update_run(&stored, &write)?;
         let mut run = write.run;
         run.place = Place::Nowhere;
-        Ok(Grant::Made(Box::new(run)))
+        Ok(Some(run))
     }
 
-    fn aside(&mut self, stored: &Stored, members: &[Member], to: i64, lane: Option<i64>) -> Step<Grant> {
-        let others = self.step_aside(stored, members, to, lane)?;
-        Ok(if others { Grant::LetOthersGo } else { Grant::Elsewhere })
+    /// A ready run goes elsewhere without taking room: who waits behind it in its lanes is let go of.
+    fn step_aside(
+        &mut self,
+        stored: &Stored,
+        members: &[Member],
+        to: i64,
+        lane: Option<i64>,
+    ) -> Step<Option<Run>> {
+        self.move_to(stored.rid, to, lane)?;
+        for member in members {
+            self.let_go(member.lid)?;
+        }
+        Ok(None)
     }
 
     pub(super) fn load(&mut self, rid: i64) -> Step<Option<Loaded>> {
@@ -213,13 +224,6 @@ impl Tx<'_, '_> {
         self.probe.at(Between::RenewalAndCommit);
         Ok(Renewal::Renewed { expires_at: Timestamp::from_ms(expires_at), cancel })
     }
-}
-
-/// What came of looking at a ready run.
-enum Grant {
-    Made(Box<Run>),
-    Elsewhere,
-    LetOthersGo,
 }
 
 /// Whether two requests can share a search.

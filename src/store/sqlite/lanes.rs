@@ -10,7 +10,7 @@ use foldhash::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Step;
-use super::row::{Stored, place, unsigned};
+use super::row::{place, unsigned};
 use super::tx::Tx;
 use crate::model::{Lane, RunStatus};
 
@@ -233,15 +233,13 @@ impl Tx<'_, '_> {
         Ok(select.query_row([lid, aid], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
-    /// Lets go of the best waiting run of each agent in a lane that has room for it. Answers whether there was
-    /// one.
-    pub(super) fn let_go(&mut self, lid: i64) -> Step<bool> {
-        let mut any = false;
+    /// Lets go of the best waiting run of each agent in a lane that has room for it.
+    pub(super) fn let_go(&mut self, lid: i64) -> Step<()> {
         let mut after = -1_i64;
         loop {
             let mut next = self.conn.prepare_cached(NEXT_BLOCKED_AGENT)?;
             let aid: Option<i64> = next.query_row([lid, after], |row| row.get(0)).optional()?;
-            let Some(aid) = aid else { return Ok(any) };
+            let Some(aid) = aid else { return Ok(()) };
             after = aid;
             if let Some((rid, due_at)) = self.best_blocked(lid, aid)?
                 && self.members(rid)?.iter().all(|member| member.lid != lid || !member.is_full())
@@ -252,7 +250,7 @@ impl Tx<'_, '_> {
                 self.move_to(rid, to, (!due).then_some(due_at))?;
                 self.hint.ready |= due;
                 self.hint.agenda |= !due;
-                any = true;
+                self.let_go = true;
             }
         }
     }
@@ -275,22 +273,6 @@ impl Tx<'_, '_> {
             (known.stored.place, known.stored.lane) = (to, lane);
         }
         Ok(())
-    }
-
-    /// A ready run goes elsewhere without taking room: who waits behind it in its lanes is let go of.
-    pub(super) fn step_aside(
-        &mut self,
-        stored: &Stored,
-        members: &[Member],
-        to: i64,
-        lane: Option<i64>,
-    ) -> Step<bool> {
-        self.move_to(stored.rid, to, lane)?;
-        let mut any = false;
-        for member in members {
-            any |= self.let_go(member.lid)?;
-        }
-        Ok(any)
     }
 
     /// The runs of a task that waited because it was paused wait like others.

@@ -83,6 +83,8 @@ pub(super) struct Tx<'t, 'c> {
     begun_with: (i64, i64, i64),
     counts: HashMap<i64, [i64; RunStatus::ALL.len()]>,
     pub(super) lanes: Book,
+    /// Whether a lane has let go of somebody, since this was asked last.
+    pub(super) let_go: bool,
     paused: HashMap<i64, bool>,
     /// Between which instants new runs were queued, by their marks.
     marks: HashMap<i64, (i64, i64)>,
@@ -127,6 +129,7 @@ impl<'t, 'c> Tx<'t, 'c> {
             begun_with,
             counts: HashMap::new(),
             lanes: Book::default(),
+            let_go: false,
             paused: HashMap::new(),
             marks: HashMap::new(),
         })

@@ -159,17 +159,25 @@ async fn a_paused_task_is_not_claimed_until_it_goes_on(f: Fixture) {
 }
 
 async fn a_task_that_goes_on_lets_go_of_its_own_runs_alone(f: Fixture) {
+    // Runs in lanes, and runs in none.
     let mut tasks = Vec::new();
-    for name in ["one", "two"] {
-        let task = f.task(json!({ "task_id": name, "enabled": false })).await;
+    for (name, overlap) in [
+        ("one", "queue_next"),
+        ("two", "queue_next"),
+        ("three", "allow_parallel"),
+        ("four", "allow_parallel"),
+    ] {
+        let task = f.task(json!({ "task_id": name, "enabled": false, "overlap_policy": overlap })).await;
         f.queue(&task, name).await;
         tasks.push(task);
     }
     assert_eq!(f.claim(A, 10).await, []);
-    f.change(&tasks[0], |spec| spec.enabled = true).await;
     let place = async |name: &str| f.read(&run_id(name)).await.place;
-    assert_eq!((place("one").await, place("two").await), (Place::Ready, Place::Paused));
-    assert_eq!(ids(&f.claim(A, 10).await), ["one"]);
+    for (task, goes_on, still_waits) in [(&tasks[0], "one", "two"), (&tasks[2], "three", "four")] {
+        f.change(task, |spec| spec.enabled = true).await;
+        assert_eq!((place(goes_on).await, place(still_waits).await), (Place::Ready, Place::Paused));
+    }
+    assert_eq!(ids(&f.claim(A, 10).await), ["one", "three"]);
     f.sound().await;
 }
 

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
+use serde_json::json;
+use tenure::model::{RunId, Subject};
 use tenure::store::{MongoOptions, MongoStore, RefusedKind, Store as _, StoreError};
 
-use super::{mongo, mongodb_server};
+use super::{mongo, mongodb_server, runs};
 
 super::list! {
     a_password_is_shown_nowhere,
@@ -13,6 +15,7 @@ super::list! {
     a_server_that_is_not_there_is_a_passing_error,
     a_server_without_transactions_is_refused_and_told_how_to_get_them,
     a_newer_schema_is_refused_with_both_versions,
+    what_fails_within_the_server_is_done_once_it_does_not,
 }
 
 fn refusal<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> (RefusedKind, String) {
@@ -85,4 +88,37 @@ async fn a_newer_schema_is_refused_with_both_versions() {
     let (kind, message) = refusal(MongoStore::connect(lent.options()).await);
     assert_eq!(kind, RefusedKind::NewerSchema);
     assert!(message.contains("schema version 999") && message.contains("up to 1"), "{message}");
+}
+
+/// Makes the server fail commands as often as told, with its word for an error within it.
+async fn fails(beside: &mongodb::Database, command: &str, times: i32) {
+    let data = doc! { "failCommands": [command], "errorCode": 1 };
+    let point = doc! { "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data };
+    beside.client().database("admin").run_command(point).await.unwrap();
+}
+
+async fn what_fails_within_the_server_is_done_once_it_does_not() {
+    let server = mongodb_server::Server::start(&["--enable-test-commands"]).unwrap();
+    let options = MongoOptions::parse(&format!("{}/within", server.url())).unwrap();
+    let store = MongoStore::connect(options.clone()).await.unwrap();
+    let task = runs::task(&store, json!({ "overlap_policy": "allow_parallel" })).await;
+    let client = mongodb::Client::with_uri_str(server.url()).await.unwrap();
+    let beside = client.database("within");
+    for (command, times) in [("insert", 2), ("findAndModify", 1), ("update", 1), ("commitTransaction", 2)] {
+        fails(&beside, command, times).await;
+        runs::queue(&store, &task, command).await.unwrap();
+    }
+    let mut options = options;
+    options.patience = Duration::from_millis(100);
+    let store = MongoStore::connect(options).await.unwrap();
+    fails(&beside, "insert", i32::MAX).await;
+    let (kind, message) = refusal(runs::queue(&store, &task, "never").await);
+    assert_eq!(kind, RefusedKind::Unavailable, "{message}");
+    fails(&beside, "commitTransaction", i32::MAX).await;
+    let unknown = runs::queue(&store, &task, "perhaps").await.unwrap_err();
+    assert!(matches!(unknown, StoreError::Unknown { .. }), "{unknown}");
+    fails(&beside, "commitTransaction", 0).await;
+    let events = store.events(Subject::All, 0, 10).await.unwrap();
+    let names: Vec<_> = events.iter().filter_map(|event| event.run_id.as_ref()).map(RunId::as_str).collect();
+    assert_eq!(names, ["insert", "findAndModify", "update", "commitTransaction"]);
 }

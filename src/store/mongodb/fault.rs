@@ -34,6 +34,9 @@ impl From<Error> for Fault {
 
 /// The number of the server's word for a conflict between transactions.
 const WRITE_CONFLICT: i32 = 112;
+/// The numbers of the server's words for what went wrong within it (InternalError, UnknownError): whoever asked did
+/// nothing wrong, and it ends the transaction.
+const OF_THE_SERVER: [i32; 2] = [1, 8];
 
 impl From<InvalidPage> for Fault {
     fn from(InvalidPage(why): InvalidPage) -> Self {
@@ -56,16 +59,18 @@ impl Fault {
         }
     }
 
-    /// Whether the transaction was broken off because of others: the same again may well succeed.
-    pub(super) fn was_in_the_way(&self) -> bool {
+    /// Whether the transaction was broken off because of others, or of the server: the same again may well succeed.
+    pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Conflict => true,
-            Self::Driver(error) => {
-                let transient = error.contains_label(TRANSIENT_TRANSACTION_ERROR);
-                code(error) == Some(WRITE_CONFLICT) || (transient && code(error).is_some())
-            }
-            _ => self.code() == Some(WRITE_CONFLICT),
+            Self::Driver(error) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => code(error).is_some(),
+            _ => self.code() == Some(WRITE_CONFLICT) || self.is_of_the_server(),
         }
+    }
+
+    /// Whether something went wrong within the server.
+    pub(super) fn is_of_the_server(&self) -> bool {
+        self.code().is_some_and(|code| OF_THE_SERVER.contains(&code))
     }
 
     /// Whether a document with this name, or key, is there already.
@@ -155,6 +160,7 @@ fn kind_of(code: i32) -> RefusedKind {
         14031 => RefusedKind::Full,
         // Not the primary.
         10107 | 13435 => RefusedKind::ReadOnly,
+        _ if OF_THE_SERVER.contains(&code) => RefusedKind::Unavailable,
         // Unreachable hosts, timeouts, shutdowns, elections, conflicts, transactions that others ended.
         6 | 7 | 50 | 64 | 79 | 89 | 91 | 112 | 134 | 189 | 202 | 246 | 251 | 262 | 317 | 9001 | 10058
         | 11600 | 11602 | 13436 | 24 => RefusedKind::Unavailable,

@@ -232,17 +232,17 @@ impl Tx {
         Ok(())
     }
 
-    /// Commits; asks again when no answer came.
+    /// Commits; asks again when no answer came, or none that says what became of it.
     pub(super) async fn commit(mut self) -> Result<(), Failed> {
-        let mut last = Fault::Silent;
-        for turn in 0..MOST_COMMITS {
+        let (mut last, mut answered) = (Fault::Silent, true);
+        for _ in 0..MOST_COMMITS {
             match self.session.commit_transaction().await.map_err(Fault::from) {
                 Ok(()) => return Ok(()),
-                // Of the first one, what the server says is sure.
-                Err(fault) if turn == 0 && !fault.leaves_a_commit_open() => {
-                    return Err(Failed::Before(fault));
-                }
-                Err(fault) => last = fault,
+                // It failed within the server, which knows when it is asked again.
+                Err(fault) if fault.is_of_the_server() => last = fault,
+                // As long as every answer came, what the server says is sure.
+                Err(fault) if answered && !fault.leaves_a_commit_open() => return Err(Failed::Before(fault)),
+                Err(fault) => (last, answered) = (fault, false),
             }
         }
         Err(Failed::AtCommit(last))

@@ -187,13 +187,13 @@ impl Writer {
         }
     }
 
-    /// Makes the transaction; again, after a while, as long as others are in the way of it.
+    /// Makes the transaction; again, after a while, as long as others are in the way of it or the server fails.
     async fn persist(&mut self, batch: &[Command]) -> Result<Done, Failed> {
         let until = Instant::now() + self.db.options.patience;
         let mut pause = FIRST_PAUSE;
         loop {
             match self.within(batch).await {
-                Err(Failed::Before(fault)) if fault.was_in_the_way() && Instant::now() < until => {
+                Err(Failed::Before(fault)) if fault.may_pass() && Instant::now() < until => {
                     tracing::debug!(%fault, "a transaction is tried again");
                     tokio::time::sleep(some_of(pause)).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);

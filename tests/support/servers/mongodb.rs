@@ -159,8 +159,7 @@ impl Server {
         if !ready {
             return Err(format!("the server ended: {last}"));
         }
-        // What it says later is read by nobody, but read.
-        std::thread::spawn(move || lines.for_each(drop));
+        std::thread::spawn(move || lines.for_each(tell_of_errors()));
         self.life = Some((child, pipe));
         Ok(())
     }
@@ -183,6 +182,18 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Of what it says later: its errors, with where they happened, which the line after begins anew.
+fn tell_of_errors() -> impl FnMut(String) {
+    let mut telling = false;
+    move |line| {
+        let begins = line.starts_with(|first: char| first.is_ascii_digit());
+        telling = if begins { line.contains(" ERROR ") } else { telling };
+        if telling {
+            eprintln!("a server of MongoDB's protocol: {line}");
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use serde_json::json;
-use tenure::model::{RunId, Subject};
+use tenure::model::{RunId, RunStatus, Subject};
 use tenure::store::{MongoOptions, MongoStore, RefusedKind, Store as _, StoreError};
 
 use super::{mongo, mongodb_server, runs};
@@ -16,6 +16,7 @@ super::list! {
     a_server_without_transactions_is_refused_and_told_how_to_get_them,
     a_newer_schema_is_refused_with_both_versions,
     what_fails_within_the_server_is_done_once_it_does_not,
+    a_commit_that_fails_within_the_server_is_made_again_and_happens_once,
 }
 
 fn refusal<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> (RefusedKind, String) {
@@ -121,4 +122,20 @@ async fn what_fails_within_the_server_is_done_once_it_does_not() {
     let events = store.events(Subject::All, 0, 10).await.unwrap();
     let names: Vec<_> = events.iter().filter_map(|event| event.run_id.as_ref()).map(RunId::as_str).collect();
     assert_eq!(names, ["insert", "findAndModify", "update", "commitTransaction"]);
+}
+
+async fn a_commit_that_fails_within_the_server_is_made_again_and_happens_once() {
+    let server = mongodb_server::Server::start_as(&[], &[(mongodb_server::COMMITS_FAIL, "yes")]).unwrap();
+    let options = MongoOptions::parse(&format!("{}/commits", server.url())).unwrap();
+    let store = MongoStore::connect(options).await.unwrap();
+    let task = runs::task(&store, json!({ "overlap_policy": "allow_parallel" })).await;
+    for n in 0..10 {
+        runs::queue(&store, &task, &format!("r{n}")).await.unwrap();
+    }
+    let claimed = store.claim(runs::claim(20)).await.unwrap();
+    assert_eq!(claimed.len(), 10);
+    runs::finish(&store, claimed).await;
+    let mut counts = store.counts(None).await.unwrap();
+    counts.retain(|(_, many)| *many > 0);
+    assert_eq!(counts, [(RunStatus::Completed, 10)]);
 }

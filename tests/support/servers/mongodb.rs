@@ -31,7 +31,8 @@ pub(crate) fn impatient() -> &'static Found {
     FOUND.get_or_init(|| match std::env::var("TENURE_TEST_MONGODB") {
         Ok(url) => Ok(url),
         Err(_) => {
-            let server = Server::start_with(&[], Some("1")).inspect_err(|why| skipped("mongodb", why))?;
+            let server = Server::start_as(&[], &[(TRANSACTIONS_LAST, "1")]);
+            let server = server.inspect_err(|why| skipped("mongodb", why))?;
             Ok(SERVER.lock().insert(server).url())
         }
     })
@@ -103,17 +104,18 @@ pub(crate) struct Server {
     folder: tempfile::TempDir,
     life: Option<(Child, ChildStdin)>,
     more: Vec<String>,
-    /// For how many seconds it waits for whoever fell silent in a transaction.
-    waits: Option<&'static str>,
+    /// How it is not as it otherwise is: variables and what they say.
+    odd: Vec<(&'static str, &'static str)>,
 }
 
 impl Server {
     /// Starts one with more settings.
     pub(crate) fn start(more: &[&str]) -> Result<Self, String> {
-        Self::start_with(more, None)
+        Self::start_as(more, &[])
     }
 
-    fn start_with(more: &[&str], waits: Option<&'static str>) -> Result<Self, String> {
+    /// Starts one that is odd in some ways, which only the slower one can be.
+    pub(crate) fn start_as(more: &[&str], odd: &[(&'static str, &'static str)]) -> Result<Self, String> {
         let mut why = String::new();
         // A free port may be taken by somebody else before the server has it.
         for _ in 0..3 {
@@ -122,7 +124,7 @@ impl Server {
             let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
             let port = socket.map_err(|error| error.to_string())?.port();
             let more = more.iter().map(|word| (*word).to_owned()).collect();
-            let mut server = Self { port, folder, life: None, more, waits };
+            let mut server = Self { port, folder, life: None, more, odd: odd.to_vec() };
             match server.begin() {
                 Ok(()) => return Ok(server),
                 Err(error) => why = error,
@@ -139,7 +141,7 @@ impl Server {
         )?;
         let mut command = Command::new("sh");
         command.args(["-c", LIFE, "life"]).args(program);
-        command.envs(self.waits.map(|waits| (TRANSACTIONS_LAST, waits)));
+        command.envs(self.odd.iter().copied());
         command.args(["--port", &self.port.to_string(), "--storage-path", "data"]).args(&self.more);
         command
             .current_dir(self.folder.path())
@@ -159,7 +161,9 @@ impl Server {
         if !ready {
             return Err(format!("the server ended: {last}"));
         }
-        std::thread::spawn(move || lines.for_each(tell_of_errors()));
+        // Of one that is odd, errors are what is wanted.
+        let mut tell = if self.odd.is_empty() { tell_of_errors() } else { Box::new(drop) };
+        std::thread::spawn(move || lines.for_each(|line| tell(line)));
         self.life = Some((child, pipe));
         Ok(())
     }
@@ -186,20 +190,21 @@ impl Drop for Server {
 }
 
 /// Of what it says later: its errors, with where they happened, which the line after begins anew.
-fn tell_of_errors() -> impl FnMut(String) {
+fn tell_of_errors() -> Box<dyn FnMut(String) + Send> {
     let mut telling = false;
-    move |line| {
+    Box::new(move |line| {
         let begins = line.starts_with(|first: char| first.is_ascii_digit());
         telling = if begins { line.contains(" ERROR ") } else { telling };
         if telling {
             eprintln!("a server of MongoDB's protocol: {line}");
         }
-    }
+    })
 }
 
-/// How a server is told after how many seconds a transaction ends of which nothing is heard any more. Only the slower
-/// one can be told so.
+/// How a server is told after how many seconds a transaction ends of which nothing is heard any more.
 pub(crate) const TRANSACTIONS_LAST: &str = "TENURE_TEST_TRANSACTIONS_LAST";
+/// How a server is told to fail each second commit, and that it was an error of its own.
+pub(crate) const COMMITS_FAIL: &str = "TENURE_TEST_COMMITS_FAIL";
 
 /// The words of the command that is the server: the faster one first, and the slower one made faster.
 pub(crate) fn program() -> Option<Vec<PathBuf>> {

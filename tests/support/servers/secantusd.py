@@ -8,8 +8,11 @@
   connection that waits for news holds up every answer to another. Here it lets go sooner.
 - It ends a transaction that nothing is asked of any more after 60 s, as MongoDB does unless it is told otherwise. Here
   after as many seconds as TENURE_TEST_TRANSACTIONS_LAST says, as transactionLifetimeLimitSeconds does there.
+- Now and then its storage engine finds only at a commit that another transaction was in the way, which it takes for an
+  error of its own. Here each second commit fails so if TENURE_TEST_COMMITS_FAIL is set.
 """
 
+import itertools
 import os
 import sys
 import threading
@@ -99,6 +102,18 @@ def lasting(make, seconds):
     return made
 
 
+def failing(commit):
+    turns = itertools.count(1)
+
+    def committed(storage, handle, **named):
+        if next(turns) % 2 == 0:
+            storage.abort_user_transaction(handle)
+            raise ValueError("Invalid argument")
+        return commit(storage, handle, **named)
+
+    return committed
+
+
 CHANGES = [
     "create_index",
     "drop_all_indexes",
@@ -120,4 +135,6 @@ for registry in [SessionRegistry, TransactionRegistry]:
     registry._prune_locked = seldom(registry._prune_locked)
 if last := os.environ.get("TENURE_TEST_TRANSACTIONS_LAST"):
     TransactionRegistry.__init__ = lasting(TransactionRegistry.__init__, float(last))
+if os.environ.get("TENURE_TEST_COMMITS_FAIL"):
+    Storage.commit_user_transaction = failing(Storage.commit_user_transaction)
 sys.exit(cli.main())

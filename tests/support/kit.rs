@@ -59,10 +59,10 @@ pub(crate) fn moved_lawfully(run: &SeenRun) {
     assert_eq!(before, Some(run.run.status), "the last event tells where the run stands");
 }
 
-/// How many, as the page of faults says with `TENURE_FIELD=full`, which wants a release build; else as many as a
-/// build for tests does in seconds.
-pub(crate) fn as_many(page: usize, otherwise: usize) -> usize {
-    if std::env::var("TENURE_FIELD").is_ok_and(|field| field == "full") { page } else { otherwise }
+/// How many: at length with `TENURE_FIELD=full`, which wants a release build; else as many as a build for tests does
+/// in seconds.
+pub(crate) fn as_many(at_length: usize, otherwise: usize) -> usize {
+    if std::env::var("TENURE_FIELD").is_ok_and(|field| field == "full") { at_length } else { otherwise }
 }
 
 /// What came of a scenario with each of so many seeds. Each has a runtime and a paused clock of its own, so that

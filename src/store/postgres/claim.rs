@@ -63,20 +63,20 @@ impl Tx<'_> {
             }
             let candidates = self.search(&agents, wanted, std::mem::take(&mut promote)).await?;
             let all = candidates.len() < wanted;
-            self.let_go = None;
+            self.freed = None;
             for candidate in candidates {
                 look = look.saturating_sub(1);
                 while requests.get(turn).is_some_and(|request| granted[turn].len() >= request.limit) {
                     turn += 1;
                 }
                 let Some(request) = requests.get(turn) else { return Ok(granted) };
-                // Who was let go of by those before it comes before it.
-                if self.let_go.is_some_and(|first| candidate.comes_after(first)) {
+                // Who got room by those before it comes before it.
+                if self.freed.is_some_and(|first| candidate.comes_after(first)) {
                     break;
                 }
                 granted[turn].extend(self.grant(candidate, request).await?);
             }
-            if all && self.let_go.is_none() {
+            if all && self.freed.is_none() {
                 return Ok(granted);
             }
         }

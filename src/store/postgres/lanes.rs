@@ -313,7 +313,7 @@ impl Tx<'_> {
             self.hint.ready |= due;
             self.hint.agenda |= !due;
             if due {
-                self.let_go = Some(self.let_go.map_or(order, |first| first.min(order)));
+                self.freed = Some(self.freed.map_or(order, |first| first.min(order)));
             }
         }
         Ok(())

@@ -179,8 +179,8 @@ pub(super) struct Tx<'c> {
     pub(super) before: i64,
     /// Something was written before its end.
     pub(super) wrote: bool,
-    /// The first of the runs that waited for a lane, were let go of, and are ready.
-    pub(super) let_go: Option<Order>,
+    /// The first of the runs that lanes let go of, and that are ready.
+    pub(super) freed: Option<Order>,
 }
 
 const LOCK: &str =
@@ -258,7 +258,7 @@ impl<'c> Tx<'c> {
             out: Out::default(),
             marks: BTreeMap::new(),
             wrote: false,
-            let_go: None,
+            freed: None,
         }
     }
 

@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use super::fault::{Fault, Step};
 use super::hot::{Hot, columns};
-use super::lanes::Member;
+use super::lanes::{Member, Order, order};
 use super::probe::Between;
 use super::row::{Loaded, SPECS, STORED, Stored, flag, place, signed};
 use super::tx::Tx;
@@ -48,18 +48,19 @@ impl Tx<'_, '_> {
             if candidates.is_empty() {
                 return Ok(granted);
             }
-            for rid in candidates {
-                look -= 1;
+            self.freed = None;
+            for candidate in candidates {
                 while requests.get(turn).is_some_and(|request| granted[turn].len() >= request.limit) {
                     turn += 1;
                 }
                 let Some(request) = requests.get(turn) else { return Ok(granted) };
-                self.let_go = false;
-                granted[turn].extend(self.grant(rid, request)?);
-                // Others became ready, which may come before the rest of these.
-                if self.let_go {
+                // Who got room by those before it comes before it.
+                if self.freed.is_some_and(|first| first < candidate) {
                     break;
                 }
+                look -= 1;
+                let (.., rid) = candidate;
+                granted[turn].extend(self.grant(rid, request)?);
             }
         }
     }
@@ -101,20 +102,20 @@ impl Tx<'_, '_> {
     }
 
     /// The ready runs of these agents that come first. Only an index is read.
-    fn ready(&self, aids: &[i64], limit: usize) -> Step<Vec<i64>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut found: Vec<(i64, i64, i64)> = Vec::new();
+    fn ready(&self, aids: &[i64], limit: usize) -> Step<Vec<Order>> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut found: Vec<Order> = Vec::new();
         for aid in aids {
-            self.hot.each(Hot::Ready, &[aid, &limit], |row| {
-                found.push((-row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(0)?));
+            self.hot.each(Hot::Ready, &[aid, &most], |row| {
+                found.push(order(row)?);
                 Ok(())
             })?;
         }
         if aids.len() > 1 {
             found.sort_unstable();
         }
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Ok(found.into_iter().take(limit).map(|(.., rid)| rid).collect())
+        found.truncate(limit);
+        Ok(found)
     }
 
     /// None if it waits elsewhere.

@@ -4,10 +4,11 @@
 //! waiting run of each agent whenever something leaves it or a ready run of it is not to be had any more. More
 //! than there is room for may be let go of: the claim looks again, and sends back who does not fit.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::Step;
 use super::row::{place, unsigned};
@@ -43,6 +44,14 @@ impl Book {
         }
         Ok(())
     }
+}
+
+/// In which order runs are granted: by priority, then by due time, then by age.
+pub(super) type Order = (Reverse<i64>, i64, i64);
+
+/// Of a row that begins with the number of a run, its priority and its due time.
+pub(super) fn order(row: &Row<'_>) -> rusqlite::Result<Order> {
+    Ok((Reverse(row.get(1)?), row.get(2)?, row.get(0)?))
 }
 
 /// A lane that a run is in.
@@ -227,10 +236,10 @@ impl Tx<'_, '_> {
         members.iter().find(|member| member.is_full()).map(|member| member.lid)
     }
 
-    /// The run of an agent that comes next in a lane, and when it is due.
-    fn best_blocked(&self, lid: i64, aid: i64) -> Step<Option<(i64, i64)>> {
+    /// The run of an agent that comes next in a lane.
+    fn best_blocked(&self, lid: i64, aid: i64) -> Step<Option<Order>> {
         let mut select = self.conn.prepare_cached(BEST_BLOCKED)?;
-        Ok(select.query_row([lid, aid], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+        Ok(select.query_row([lid, aid], order).optional()?)
     }
 
     /// Lets go of the best waiting run of each agent in a lane that has room for it.
@@ -241,7 +250,7 @@ impl Tx<'_, '_> {
             let aid: Option<i64> = next.query_row([lid, after], |row| row.get(0)).optional()?;
             let Some(aid) = aid else { return Ok(()) };
             after = aid;
-            if let Some((rid, due_at)) = self.best_blocked(lid, aid)?
+            if let Some(order @ (_, due_at, rid)) = self.best_blocked(lid, aid)?
                 && self.members(rid)?.iter().all(|member| member.lid != lid || !member.is_full())
             {
                 // It has waited its turn here; another lane of it that is full is found when it is claimed.
@@ -250,7 +259,9 @@ impl Tx<'_, '_> {
                 self.move_to(rid, to, (!due).then_some(due_at))?;
                 self.hint.ready |= due;
                 self.hint.agenda |= !due;
-                self.let_go = true;
+                if due {
+                    self.freed = Some(self.freed.map_or(order, |first| first.min(order)));
+                }
             }
         }
     }
@@ -298,7 +309,7 @@ pub(super) const MEMBERS: &str = "SELECT lid, most, takes FROM lane_runs WHERE r
 pub(super) const PAUSED_IN_LANES: &str = "SELECT rid, aid, due_at FROM runs INDEXED BY runs_waiting
     WHERE place > 0 AND place = 4 AND lane = ?1 AND lanes > 0 ORDER BY rid";
 
-pub(super) const BEST_BLOCKED: &str = "SELECT rid, due_at FROM runs INDEXED BY runs_waiting
+pub(super) const BEST_BLOCKED: &str = "SELECT rid, priority, due_at FROM runs INDEXED BY runs_waiting
     WHERE place > 0 AND place = 3 AND lane = ?1 AND aid = ?2 ORDER BY priority DESC, due_at, rid LIMIT 1";
 
 pub(super) const NEXT_BLOCKED_AGENT: &str = "SELECT aid FROM runs INDEXED BY runs_waiting

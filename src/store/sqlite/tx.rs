@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Step;
 use super::hot::{Known, Statements};
-use super::lanes::Book;
+use super::lanes::{Book, Order};
 use super::parts::Parts;
 use super::probe::Probe;
 use crate::model::{AgentId, RunId, RunStatus, TaskId, Timestamp};
@@ -83,8 +83,8 @@ pub(super) struct Tx<'t, 'c> {
     begun_with: (i64, i64, i64),
     counts: HashMap<i64, [i64; RunStatus::ALL.len()]>,
     pub(super) lanes: Book,
-    /// Whether a lane has let go of somebody, since this was asked last.
-    pub(super) let_go: bool,
+    /// The first of the runs that lanes let go of, and that are ready.
+    pub(super) freed: Option<Order>,
     paused: HashMap<i64, bool>,
     /// Between which instants new runs were queued, by their marks.
     marks: HashMap<i64, (i64, i64)>,
@@ -129,7 +129,7 @@ impl<'t, 'c> Tx<'t, 'c> {
             begun_with,
             counts: HashMap::new(),
             lanes: Book::default(),
-            let_go: false,
+            freed: None,
             paused: HashMap::new(),
             marks: HashMap::new(),
         })

@@ -1,7 +1,7 @@
 //! Private servers that speak MongoDB's protocol: a few for a test process, on the loopback, in temporary folders.
 //! They are SecantusDB, on the storage engine of MongoDB; a MongoDB server is named in `TENURE_TEST_MONGODB`.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -87,15 +87,16 @@ impl Drop for Lease {
     }
 }
 
-/// Starts the server, then waits for the pipe to close.
+/// Starts the server in its folder, then waits for the pipe to close: and removes the folder unless it is told to keep it.
 const LIFE: &str = r#"
 trap : INT TERM HUP
 die=; if setpriv --pdeathsig KILL true 2>/dev/null; then die='setpriv --pdeathsig KILL'; fi
 $die "$@" </dev/null 2>&1 &
 server=$!
 exec >/dev/null
-cat
+read -r word
 kill -KILL $server; wait $server
+[ "$word" = keep ] || rm -rf "$PWD"
 "#;
 
 /// A server that ends when this is dropped, or this process ends.
@@ -170,9 +171,10 @@ impl Server {
 
     /// Ends it at once, as when its machine fails.
     pub(crate) fn kill(&mut self) {
-        if let Some((mut child, pipe)) = self.life.take() {
-            drop(pipe);
+        if let Some((mut child, mut pipe)) = self.life.take() {
             // It has ended either way.
+            let _ = pipe.write_all(b"keep\n");
+            drop(pipe);
             let _ = child.wait();
         }
     }

@@ -1,6 +1,6 @@
 //! A private Redis server: one for a test process, on the loopback, in a temporary folder.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -24,15 +24,16 @@ pub(crate) fn redis() -> &'static Found {
     })
 }
 
-/// Starts the server, then waits for the pipe to close.
+/// Starts the server in its folder, then waits for the pipe to close: and removes the folder unless it is told to keep it.
 const LIFE: &str = r#"
 program=$1; port=$2; shift 2
 trap : INT TERM HUP
 die=; if setpriv --pdeathsig KILL true 2>/dev/null; then die='setpriv --pdeathsig KILL'; fi
 $die "$program" --port "$port" --bind 127.0.0.1 --save '' --dir . "$@" </dev/null &
 server=$!
-cat >/dev/null
+read -r word
 kill -KILL $server; wait $server
+[ "$word" = keep ] || rm -rf "$PWD"
 "#;
 
 /// A server that ends when this is dropped, or this process ends.
@@ -96,9 +97,10 @@ impl Server {
 
     /// Ends it at once, as when its machine fails.
     pub(crate) fn kill(&mut self) {
-        if let Some((mut child, pipe)) = self.life.take() {
-            drop(pipe);
+        if let Some((mut child, mut pipe)) = self.life.take() {
             // It has ended either way.
+            let _ = pipe.write_all(b"keep\n");
+            drop(pipe);
             let _ = child.wait();
         }
     }

@@ -8,6 +8,7 @@ mod runs;
 mod tasks;
 mod upkeep;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +18,13 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::agent::Agent;
+use crate::clock::SystemClock;
 use crate::error::Error;
 use crate::instance::{Files, Health, Instance};
 use crate::model::{AgentId, InstanceId, RunStatus, Timestamp};
 use crate::rules::Moment;
 use crate::settings::{Duty, Settings};
-use crate::store::{Decision, Store};
+use crate::store::{Decision, SqliteOptions, SqliteStore, Store};
 
 pub use cancels::{CancelFilter, Cancelled};
 pub use events::EventStream;
@@ -99,12 +101,25 @@ impl Tenure {
     /// # Errors
     /// [`Error::Workspace`] when the folder for the files of runs cannot be used; [`Error::Supervision`] when the
     /// supervision tree does not come up.
+    ///
+    /// Cancel safety: dropping the future may leave a host that works and that nobody holds; let it come to its end.
     pub async fn open(store: Arc<dyn Store>, settings: Settings) -> Result<Self, Error> {
         let files = Files::open(&settings).await?;
         let instance = Arc::new(Instance::new(store, settings, files));
         let spec = ApplicationSpec::from(instance.generation());
         let application = Application::open(spec).await?;
         Ok(Self { instance, application, turns: Arc::default() })
+    }
+
+    /// Opens a host as it is by itself, on a SQLite file, which is made if there is none.
+    ///
+    /// # Errors
+    /// As [`Tenure::open`]; [`Error::Store`] when the file cannot be used.
+    ///
+    /// Cancel safety: as of [`Tenure::open`].
+    pub async fn embedded(path: impl Into<PathBuf>) -> Result<Self, Error> {
+        let store = SqliteStore::open(SqliteOptions::new(path, Arc::new(SystemClock)))?;
+        Self::open(Arc::new(store), Settings::default()).await
     }
 
     /// A facade on a store that does nothing by itself: nothing is fired, claimed or swept here. For who looks

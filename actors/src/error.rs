@@ -182,6 +182,9 @@ pub struct RuntimeStoreClosed;
 /// Why a shared resource is not to be had.
 #[derive(Debug, thiserror::Error)]
 pub enum ResourceError {
+    /// The name is none.
+    #[error(transparent)]
+    Invalid(#[from] InvalidId),
     /// The store is closed.
     #[error(transparent)]
     Closed(#[from] RuntimeStoreClosed),

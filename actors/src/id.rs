@@ -177,6 +177,11 @@ identifier!(
     ExclusivityKey,
     "exclusivity key"
 );
+identifier!(
+    /// Names one resource of a generation's runtime store.
+    ResourceName,
+    "resource name"
+);
 /// What kind of child this is (`fetch`, `compaction`, `scheduler`): the name that trees, events and
 /// transcripts show, followed by the incarnation: `fetch#1`.
 ///

@@ -57,7 +57,7 @@ pub use exit::{BoxError, ExitReason, KillReason, PanicText, ProcessResult};
 pub use generation::{CloseReport, CommitCounts, Generation};
 pub use id::{
     Epoch, ExclusivityKey, FencingToken, IdProblem, InvalidId, MAX_ID_BYTES, OperationId, OwnerId, ProcessId,
-    Role, RoleText, SessionId, session_key,
+    ResourceName, Role, RoleText, SessionId, session_key,
 };
 pub use journal::{Heard, Journal, Recorder, Subscription};
 pub use operations::{

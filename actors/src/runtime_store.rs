@@ -17,6 +17,7 @@ use crate::event::{ActorName, EventKind};
 use crate::exit::{PanicText, ProcessResult, first_line};
 use crate::generation::close::Stop;
 use crate::generation::core::{Core, patience_ends};
+use crate::id::ResourceName;
 
 /// Something that the plugins of a generation share: a client, a cache, a registry of their own.
 pub trait Resource: Send + Sync + 'static {
@@ -157,7 +158,7 @@ impl RuntimeStore {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Arc<R>, crate::exit::BoxError>>,
     {
-        let name: Arc<str> = name.into();
+        let name: Arc<str> = ResourceName::new(name)?.as_str().into();
         if self.core.is_sealed() {
             return Err(RuntimeStoreClosed.into());
         }

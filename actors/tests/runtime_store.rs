@@ -139,6 +139,23 @@ async fn reg_r35_another_type_under_the_same_name_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn reg_r35_a_name_that_is_none_is_refused_by_name() {
+    let application = bench::open().await;
+    let store = application.current().runtime_store();
+    let long = "x".repeat(513);
+    let refused = async |name: &str| match store.get_or_create(name, never).await {
+        Err(ResourceError::Invalid(invalid)) => invalid.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused("").await, "resource name \"\" is empty, expected 1 to 512 bytes");
+    assert!(refused(&long).await.ends_with("has 513 bytes, expected at most 512"));
+    let broken = "resource name \"a\\nb\" has a control character at byte 1, expected printable text";
+    assert_eq!(refused("a\nb").await, broken);
+    assert!(store.get::<Other>("").unwrap().is_none());
+    bench::close(&application).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn reg_r35_after_a_failed_make_the_next_caller_tries_again() {
     let application = bench::open().await;
     let store = application.current().runtime_store();

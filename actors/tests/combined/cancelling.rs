@@ -86,6 +86,40 @@ async fn sup_c06_a_cancel_meant_for_one_process_never_reaches_the_next_under_its
 }
 
 #[tokio::test(start_paused = true)]
+async fn sup_c06_a_cancel_meant_for_one_process_never_reaches_a_successor_of_the_same_type() {
+    let application = bench::open().await;
+    let begun = async |compaction: &Arc<Compaction>| {
+        begin(&application, ProcessSpec::object("compaction", Arc::clone(compaction))).await
+    };
+    let [earlier, later] = [(), ()].map(|()| Compaction::new(&Count::new()));
+    earlier.starting.open();
+    let first = begun(&earlier).await;
+    let identity = first.identity();
+    first.ended().await;
+    let mut second = std::pin::pin!(begun(&later));
+    while application.current().registry().lookup("a").is_none() {
+        assert!(futures_util::poll!(&mut second).is_pending());
+        tokio::task::yield_now().await;
+    }
+
+    // Whoever still holds the first: its handle, its identity, its object.
+    assert!(!first.remove());
+    first.close().await;
+    assert!(!application.current().registry().remove("a", &identity));
+    earlier.request_cancel();
+    assert!(application.current().registry().lookup("a").is_some());
+    assert!(!later.cancelled.load(Ordering::SeqCst));
+
+    // Who asks by the id finds the second, and only that.
+    assert_eq!(cancel(&application.current()), "cancellation requested");
+    later.starting.open();
+    second.await.ended().await;
+    assert!(later.cancelled.load(Ordering::SeqCst));
+    assert_eq!(later.provider.get(), 0);
+    bench::close(&application).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn sup_c07_a_cancel_during_the_start_is_seen_before_the_provider_is_called() {
     let application = bench::open().await;
     let (generation, provider) = (application.current(), Count::new());

@@ -40,7 +40,8 @@ pub struct Settings {
     /// that, within this or the patience, whichever is longer, and at most a lease.
     pub drain: Duration,
     /// How long an attempt that was told to stop is waited for before it is cut off: after its timeout, when
-    /// its run is replaced, when its generation closes. Default 15 s.
+    /// its run is replaced, when its generation closes. What attempts came to may take as long to be stored at a
+    /// shutdown where the drain is shorter, and at most a lease. Default 15 s.
     pub patience: Duration,
     /// How long an attempt may go without telling its progress. Default: without limit.
     pub stall: Option<Duration>,

@@ -21,6 +21,8 @@ mod ownership;
 mod runs;
 #[path = "http/schema.rs"]
 mod schema;
+#[path = "support/servers.rs"]
+mod servers;
 #[path = "http/support.rs"]
 mod support;
 #[path = "http/tasks.rs"]

@@ -8,6 +8,8 @@ mod damage;
 mod disk;
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -283,9 +285,7 @@ fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
 
 #[tokio::test]
 async fn a_file_that_can_only_be_read_is_refused_at_once() {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-
-    if let Ok(path) = std::env::var(READER) {
+    if let Ok(path) = std::env::var(OTHER_USER) {
         let (kind, message) = refusal(SqliteStore::open(options(Path::new(&path))));
         assert_eq!(kind, RefusedKind::ReadOnly);
         assert!(message.contains("can only be read") && message.contains("writable"), "{message}");
@@ -298,23 +298,66 @@ async fn a_file_that_can_only_be_read_is_refused_at_once() {
     let before = fs::read(folder.file()).expect("a file");
     fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o444)).expect("a mode");
     fs::set_permissions(folder.0.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
-    // Who may write everything is not stopped by a mode: the child is nobody then, with a copy that it may run.
-    let program = folder.0.path().join("reader");
-    fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
-    let mut child = Command::new(program);
-    child.args(["--exact", "a_file_that_can_only_be_read_is_refused_at_once"]).env(READER, folder.file());
-    child.current_dir(folder.0.path());
-    if fs::metadata(folder.0.path()).expect("a folder").uid() == 0 {
-        std::os::unix::process::CommandExt::uid(&mut child, 65_534);
-    }
-    let output = child.output().expect("a child");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    again_as_somebody_else("a_file_that_can_only_be_read_is_refused_at_once", &folder.file());
     assert_eq!(fs::read(folder.file()).expect("a file"), before);
 }
 
-/// The file that the child of [`a_file_that_can_only_be_read_is_refused_at_once`] opens.
-const READER: &str = "TENURE_TEST_SQLITE_READER";
+/// What is told when this user may not write these, and not that some disk fails or somebody holds the file.
+#[tokio::test]
+async fn what_this_user_may_not_write_is_named_when_a_file_cannot_be_opened() {
+    if let Ok(path) = std::env::var(OTHER_USER) {
+        let path = Path::new(&path);
+        let folder = path.parent().expect("a folder");
+        let the_folder = format!("the folder \"{}\"", folder.display());
+        let closed = folder.join("closed.db");
+        let the_file = format!("the file \"{}\"", closed.display());
+        for (file, denied) in
+            [(&*folder.join("fresh.db"), &the_folder), (path, &the_folder), (&closed, &the_file)]
+        {
+            let (kind, message) = refusal(SqliteStore::open(options(file)));
+            assert_eq!(kind, RefusedKind::ReadOnly, "{message}");
+            let expected =
+                format!("\"{}\" cannot be opened: this user may not write {denied}; make", file.display());
+            assert!(message.contains(&expected), "{message}\nis not\n{expected}");
+        }
+        return;
+    }
+    let folder = Folder::new();
+    folder.open().close().await.expect("closed");
+    let mode =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+    fs::copy(folder.file(), folder.0.path().join("closed.db")).expect("a copy");
+    mode(&folder.0.path().join("closed.db"), 0o000);
+    mode(&folder.file(), 0o666);
+    mode(folder.0.path(), 0o555);
+    again_as_somebody_else(
+        "what_this_user_may_not_write_is_named_when_a_file_cannot_be_opened",
+        &folder.file(),
+    );
+    mode(folder.0.path(), 0o755);
+}
+
+/// Runs a test of this program in a child that opens this file, as nobody if this user may write everything: no mode
+/// would stop it.
+fn again_as_somebody_else(test: &str, file: &Path) {
+    let place = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+    // A copy that nobody may run.
+    let program = place.path().join("reader");
+    fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let mut child = Command::new(program);
+    child.args(["--exact", test]).env(OTHER_USER, file).current_dir(place.path());
+    if fs::metadata(place.path()).expect("a folder").uid() == 0 {
+        child.uid(65_534).gid(65_534);
+    }
+    let output = child.output().expect("a child");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+}
+
+/// The file that the child of [`again_as_somebody_else`] opens.
+const OTHER_USER: &str = "TENURE_TEST_SQLITE_OTHER_USER";
 
 #[tokio::test]
 async fn own_f02_a_record_that_cannot_be_read_is_named_and_the_others_are_served() {

@@ -5,6 +5,8 @@
 #[path = "support/kit.rs"]
 #[allow(dead_code, reason = "shared with other tests, each of which uses some of it")]
 mod kit;
+#[path = "../actors/tests/support/traced.rs"]
+mod traced;
 
 #[path = "tasks/cancel.rs"]
 mod cancel;

@@ -244,6 +244,8 @@ impl Application {
     ///
     /// # Errors
     /// As [`Application::replace`]; a description that cannot be opened is refused and changes nothing.
+    ///
+    /// Cancel safety: as [`Application::replace`].
     pub async fn replace_with(&self, spec: GenerationSpec) -> Result<Arc<CloseReport>, ReplaceError> {
         check(&spec)?;
         self.replace_from(Some(spec)).await
@@ -262,6 +264,8 @@ impl Application {
     ///
     /// # Errors
     /// [`CloseError::Inside`] when one of its own processes asks: the close goes on without it waiting.
+    ///
+    /// Cancel safety: the close goes on when the future is dropped after its first poll.
     pub async fn close(&self) -> Result<Arc<CloseReport>, CloseError> {
         let ending = self.call(ApplicationMessage::Close).await.unwrap_or_default();
         // Also one that was replaced and still drains: the end of the application waits for it.
@@ -279,6 +283,8 @@ impl Application {
     }
 
     /// Completes when the application is over: closed, or given up.
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn ended(&self) -> ApplicationEnd {
         let mut end = self.published.end.subscribe();
         match end.wait_for(Option::is_some).await.as_deref() {

@@ -574,6 +574,12 @@ impl Child {
         self.extras.get().and_then(|extras| extras.fence.get().copied())
     }
 
+    /// Tells that its code has failed, and at what.
+    pub(crate) fn fail(&self, stage: &'static str, error: &impl ToString) {
+        let failed = || (self.actor_name(), EventKind::failed(stage, error));
+        self.core.journal.announce(self.trail().last, failed);
+    }
+
     pub(crate) fn note_late_panic(&self, panic: PanicText) {
         let _ = self.extras().late_panic.set(panic);
     }

@@ -31,6 +31,11 @@ impl<T> Kept<T> {
         self.0.as_ref()
     }
 
+    /// It is there until it is taken or let go.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
+        self.0.as_mut()
+    }
+
     /// From here on it is the caller's to contain.
     pub(crate) fn take(&mut self) -> Option<T> {
         self.0.take()

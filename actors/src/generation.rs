@@ -117,6 +117,8 @@ impl Generation {
     ///
     /// # Errors
     /// As [`Generation::close`].
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn closed(&self) -> Result<Arc<CloseReport>, CloseError> {
         if inside::is_inside(&self.core) {
             return Err(CloseError::Inside { epoch: self.core.epoch });

@@ -286,6 +286,8 @@ impl Operations {
 
     /// Clears every registration and rejects further ones; leases that are outstanding become harmless. Stops
     /// no worker. Part of the close of a generation, which does this after its processes have ended.
+    ///
+    /// Cancel safety: the close goes on when the future is dropped after its first poll.
     pub async fn close(&self) {
         let (reply, answer) = tokio::sync::oneshot::channel();
         let actor = self.core.actors.operations.get();

@@ -24,6 +24,7 @@ pub use crate::rules::ProcessKind;
 
 mod context;
 mod guarded;
+mod held;
 pub(crate) mod wrapper;
 
 pub use context::{Permit, ProcessContext};

@@ -276,6 +276,8 @@ impl Registry {
     /// Waits for the end of the process registered under `id`; none at once if the id is free.
     ///
     /// Keep a [`ProcessHandle`] to learn of an end that may have happened already.
+    ///
+    /// Cancel safety: nothing is lost when the future is dropped.
     pub async fn watch(&self, id: &str) -> Option<ExitReason> {
         Some(self.lookup(id)?.ended().await)
     }

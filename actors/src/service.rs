@@ -193,6 +193,8 @@ impl Services {
     ///
     /// # Errors
     /// Any [`ServiceError`]; a service whose first start fails is not kept (peer case OS-10).
+    ///
+    /// Cancel safety: the start goes on when the future is dropped after its first poll.
     pub async fn start(&self, spec: ServiceSpec) -> Result<ProcessHandle, ServiceError> {
         self.command(|reply| ServiceCommand::Start(spec, reply)).await
     }
@@ -201,6 +203,8 @@ impl Services {
     ///
     /// # Errors
     /// [`ServiceError::InUse`] while it runs or restarts; the error of its start, and then it stays stopped.
+    ///
+    /// Cancel safety: the start goes on when the future is dropped after its first poll.
     pub async fn restart(&self, name: &str) -> Result<ProcessHandle, ServiceError> {
         self.command(|reply| ServiceCommand::Restart(name.into(), reply)).await
     }
@@ -209,6 +213,8 @@ impl Services {
     ///
     /// # Errors
     /// [`ServiceError::NotFound`].
+    ///
+    /// Cancel safety: the stop goes on when the future is dropped after its first poll.
     pub async fn terminate(&self, name: &str) -> Result<(), ServiceError> {
         self.command(|reply| ServiceCommand::Terminate(name.into(), reply)).await
     }
@@ -217,6 +223,8 @@ impl Services {
     ///
     /// # Errors
     /// [`ServiceError::InUse`] while it runs or restarts.
+    ///
+    /// Cancel safety: the service is forgotten all the same when the future is dropped after its first poll.
     pub async fn delete(&self, name: &str) -> Result<(), ServiceError> {
         self.command(|reply| ServiceCommand::Delete(name.into(), reply)).await
     }

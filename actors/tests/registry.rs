@@ -18,6 +18,7 @@ mod registry {
     mod inside;
     mod messages;
     mod panics;
+    mod panics_told;
     mod patience;
     mod removing;
     mod starting;

@@ -85,6 +85,22 @@ fn tasks_belong_to_actors() -> io::Result<()> {
 }
 
 #[test]
+fn what_the_kernel_promises_of_dropped_futures_is_said() -> io::Result<()> {
+    let mut found = Vec::new();
+    for file in repository()?.iter().filter(|file| file.is_rust() && file.is_under(&["actors/src/"])) {
+        let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
+        for (n, line) in lines.iter().enumerate().filter(|(_, line)| line.starts_with("pub async fn ")) {
+            let above = lines[..n].iter().rev();
+            let mut said = above.take_while(|line| line.starts_with("///") || line.starts_with('#'));
+            if !said.any(|line| line.starts_with("/// Cancel safety: ")) {
+                found.push(format!("{}:{}: {line}", file.path, n + 1));
+            }
+        }
+    }
+    none("say after \"Cancel safety: \" what becomes of the call when its future is dropped", found)
+}
+
+#[test]
 fn no_path_is_absolute() -> io::Result<()> {
     let found = lines(|_| true, names_a_place_of_one_machine)?;
     none("say where a file is from the root of the repository, or ask the system for a folder", found)

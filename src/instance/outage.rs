@@ -1,5 +1,6 @@
 //! What the log tells of a store that fails: one line when it begins to, one a minute while it lasts, and one when it
-//! answers again, however many services ask it over and over meanwhile.
+//! answers again, however many services ask it over and over meanwhile. Of calls outside the pauses of a service it
+//! tells by themselves.
 //!
 //! Whoever asks over and over is part of the outage from its first failure to its next answer: a store that takes no
 //! writes may answer looks all the time, and is not well for that.
@@ -20,7 +21,7 @@ const BETWEEN_WORDS: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Outage {
     lasting: Mutex<Option<Lasting>>,
-    /// When it was told of who asks seldom.
+    /// When it was told of calls that are no part of it.
     seldom: Mutex<BTreeMap<&'static str, Instant>>,
 }
 
@@ -68,7 +69,8 @@ impl Outage {
         }
     }
 
-    /// A call has failed that is not made again soon: it is told once a minute, unless the outage is known.
+    /// A call has failed outside the pauses of a service: seldom is it told, once a minute, and not at all while the
+    /// outage is known. It is no part of the outage, whose end those tell who are.
     pub(crate) fn seldom(&self, meanwhile: &'static str, error: &impl fmt::Display) {
         let known = self.lasting.lock().is_some();
         let now = Instant::now();

@@ -44,11 +44,12 @@ fn an_agent_that_nobody_has_is_warned_of() {
     place.line("tasks edit hello --agent greter").well();
     let none = place.line("agents --config nothing.toml").well();
     assert!(none.err.contains("there are tasks"), "{}", none.err);
-    let over = {
-        let run = place.line("tasks run hello -q").well().out;
-        place.line(&format!("runs wait {} --timeout 0", run.trim()))
-    };
-    assert!(over.err.contains("no host here has agent \"greter\""), "{}", over.err);
+    let run = place.line("tasks run hello -q").well().out;
+    let over = place.line(&format!("runs wait {} --timeout 0", run.trim()));
+    let waits = "this host does not have agent \"greter\": the run waits for one that has";
+    assert!(over.err.contains(waits), "{}", over.err);
+    let shown = place.line(&format!("runs show {}", run.trim())).well().out;
+    assert!(shown.contains("this host does not have agent \"greter\""), "{shown}");
     let doctor = place.line("doctor").out;
     assert!(
         doctor.contains("hello: a host with these settings does not have its agent \"greter\""),

@@ -44,13 +44,13 @@ pub(crate) fn enough_tests_at_once() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get) * 2
 }
 
-/// Whether tests without this server have to fail instead of being left out.
+/// Whether tests without this server, or this program, have to fail instead of being left out.
 pub(crate) fn is_required(server: &str) -> bool {
     std::env::var("TENURE_TEST_REQUIRE").is_ok_and(|all| all.split(',').any(|one| one.trim() == server))
 }
 
 /// To the handle: what a test prints is swallowed when it passes.
-fn skipped(server: &str, why: &str) {
+pub(crate) fn skipped(server: &str, why: &str) {
     let line = format!("SKIPPED {server}: {why}\n");
     // Where nobody reads it, it is still counted as ignored.
     let _ = std::io::stderr().write_all(line.as_bytes());
@@ -149,7 +149,7 @@ fn installed_postgres() -> Vec<PathBuf> {
 }
 
 /// The first folder that has all of these programs.
-fn programs(names: &[&str], more: &[PathBuf]) -> Option<PathBuf> {
+pub(crate) fn programs(names: &[&str], more: &[PathBuf]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = more.iter().cloned().chain(std::env::split_paths(&path));
     let has_all = |folder: &PathBuf| names.iter().all(|name| folder.join(name).is_file());

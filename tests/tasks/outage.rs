@@ -1,20 +1,16 @@
 //! What the log tells of an outage of the store.
 
-use std::io;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use serde_json::json;
 use tenure::Settings;
 use tenure::testkit::{Gate, Script, TestHost};
-use tracing_subscriber::fmt::MakeWriter;
 
 use crate::kit::*;
+use crate::traced::{self, Lines};
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_told_when_it_begins_once_a_minute_and_when_it_is_over() {
-    let log = Log::default();
-    let _heard = log.listen();
+    let log = Lines::default();
+    let _heard = listen(&log);
     let settings = Settings {
         poll: SECOND,
         sweep: Some(SECOND),
@@ -36,7 +32,7 @@ async fn an_outage_is_told_when_it_begins_once_a_minute_and_when_it_is_over() {
         host.advance(3 * SECOND).await;
     }
     host.see("t").await.assert_statuses("completed");
-    let told = log.lines();
+    let told = told(&log);
     let says =
         told.iter().map(|line| line.split('=').next().and_then(|says| says.rsplit_once(' ')).unwrap().0);
     assert_eq!(
@@ -57,39 +53,15 @@ async fn an_outage_is_told_when_it_begins_once_a_minute_and_when_it_is_over() {
     }
 }
 
-/// What is logged by this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn listen(&self) -> tracing::subscriber::DefaultGuard {
-        let log = tracing_subscriber::fmt().with_env_filter("info,ractor=off").with_writer(self.clone());
-        tracing::subscriber::set_default(log.with_ansi(false).with_target(false).without_time().finish())
-    }
-
-    /// What was told, but of what went as it should.
-    fn lines(&self) -> Vec<String> {
-        let log = String::from_utf8(self.0.lock().clone()).unwrap();
-        let told = log.lines().map(|line| line.trim().to_owned());
-        told.filter(|line| line.starts_with("WARN ") || line.contains("the store")).collect()
-    }
+/// Listens to what is logged by this thread.
+fn listen(log: &Lines) -> tracing::subscriber::DefaultGuard {
+    let lines = tracing_subscriber::fmt().with_env_filter("info,ractor=off").with_writer(log.clone());
+    traced::listen(lines.with_ansi(false).with_target(false).without_time().finish())
 }
 
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// What was told, but of what went as it should.
+fn told(log: &Lines) -> Vec<String> {
+    let text = log.text();
+    let told = text.lines().map(|line| line.trim().to_owned());
+    told.filter(|line| line.starts_with("WARN ") || line.contains("the store")).collect()
 }

@@ -10,8 +10,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::child::Child;
 use crate::exit::PanicText;
-
 use crate::inside::{self, Inside};
+use crate::process::held::Held;
 
 /// Forwards every hook. A panic becomes the error [`PanicText`], also one of a hook that is no `async fn` and
 /// panics before its future is made: each is called inside the future that is guarded.
@@ -37,31 +37,36 @@ impl<A: Actor> Guarded<A> {
 
 impl<A: Actor> Actor for Guarded<A> {
     type Msg = A::Msg;
-    type State = A::State;
+    /// ractor also drops it where nobody contains a panic: in the task of an actor that has failed, or whose
+    /// supervisor is gone.
+    type State = Held<A::State, Arc<Child>>;
     type Arguments = A::Arguments;
 
     async fn pre_start(
         &self,
         myself: ActorRef<A::Msg>,
         arguments: A::Arguments,
-    ) -> Result<A::State, ActorProcessingErr> {
-        self.run(async { self.actor.pre_start(myself, arguments).await }).await
+    ) -> Result<Self::State, ActorProcessingErr> {
+        let state = self.run(async { self.actor.pre_start(myself, arguments).await }).await?;
+        Ok(Held::new(state, Arc::clone(&self.child)))
     }
 
     async fn post_start(
         &self,
         myself: ActorRef<A::Msg>,
-        state: &mut A::State,
+        held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
+        let Some(state) = held.get_mut() else { return Ok(()) };
         self.run(async { self.actor.post_start(myself, state).await }).await
     }
 
     async fn post_stop(
         &self,
         myself: ActorRef<A::Msg>,
-        state: &mut A::State,
+        held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         self.child.note_stopped_in_order();
+        let Some(state) = held.get_mut() else { return Ok(()) };
         self.run(async { self.actor.post_stop(myself, state).await }).await
     }
 
@@ -69,8 +74,9 @@ impl<A: Actor> Actor for Guarded<A> {
         &self,
         myself: ActorRef<A::Msg>,
         message: A::Msg,
-        state: &mut A::State,
+        held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
+        let Some(state) = held.get_mut() else { return Ok(()) };
         self.run(async { self.actor.handle(myself, message, state).await }).await
     }
 
@@ -78,8 +84,9 @@ impl<A: Actor> Actor for Guarded<A> {
         &self,
         myself: ActorRef<A::Msg>,
         event: SupervisionEvent,
-        state: &mut A::State,
+        held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
+        let Some(state) = held.get_mut() else { return Ok(()) };
         self.run(async { self.actor.handle_supervisor_evt(myself, event, state).await }).await
     }
 }

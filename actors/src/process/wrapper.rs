@@ -25,11 +25,12 @@ use tokio::time::{Instant, timeout};
 use crate::child::Child;
 use crate::contain::{self, Contained, Kept};
 use crate::error::{CloseFailure, StartError, StartFailure};
-use crate::event::{Cause, EventKind};
+use crate::event::Cause;
 use crate::exit::{BoxError, ExitReason, PanicText, ProcessResult};
 use crate::generation::GenerationMessage;
 use crate::generation::core::{Core, cut_off};
 use crate::inside::Inside;
+use crate::process::held::Held;
 use crate::process::{
     Body, ErasedActor, ErasedProcess, ProcessContext, ProcessHandle, ProcessKind, ProcessSpec,
 };
@@ -100,6 +101,16 @@ struct State {
     ending: Ending,
     started: Cause,
     limit: Duration,
+}
+
+/// Code that was killed before it began, or between its start and its close, goes here: then the end is told.
+impl Drop for State {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take() else { return };
+        if let Err(panic) = contain::call(move || drop(body)) {
+            self.ending.child.fail("drop", &panic);
+        }
+    }
 }
 
 /// Reports the end of the child when it is dropped, unless it ended in order before.
@@ -205,20 +216,22 @@ impl Actor for Wrapper {
         let child = &state.ending.child;
         let exit = match event {
             SupervisionEvent::ActorFailed(_, error) => {
-                fail(child, "run", &error);
+                child.fail("run", &error);
                 match error.downcast::<PanicText>() {
                     Ok(panic) => ExitReason::Panicked(panic.0),
                     Err(error) => ExitReason::Failed(error.into()),
                 }
             }
             SupervisionEvent::ActorTerminated(_, actor_state, _) => {
-                match contain::call(move || drop(actor_state)) {
-                    // Its reason does not tell a kill from a stop, and its state comes with either. The kill
-                    // came first, whatever the drop does then.
-                    _ if !child.stopped_in_order() => cut_off(child),
-                    Err(panic) => ExitReason::Panicked(panic.0),
-                    Ok(()) if child.is_told_to_stop() => ExitReason::Stopped,
-                    Ok(()) => ExitReason::Completed,
+                // A panic in it is told, and is how it ended unless it was killed before.
+                drop(actor_state);
+                // Its reason does not tell a kill from a stop, and its state comes with either.
+                if !child.stopped_in_order() {
+                    cut_off(child)
+                } else if child.is_told_to_stop() {
+                    ExitReason::Stopped
+                } else {
+                    ExitReason::Completed
                 }
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
@@ -250,14 +263,10 @@ async fn contained<F: Future + Unpin>(
     made: Result<F, PanicText>,
 ) -> Result<F::Output, PanicText> {
     let late = |panic: PanicText| {
-        fail(child, "drop", &panic);
+        child.fail("drop", &panic);
         child.note_late_panic(panic);
     };
     Contained::new(made?, Some(Inside::of(&child.core)), late).await
-}
-
-fn fail(child: &Child, stage: &'static str, error: &impl ToString) {
-    child.core.journal.announce(child.trail().last, || (child.actor_name(), EventKind::failed(stage, error)));
 }
 
 // --- objects --------------------------------------------------------------------------------------------
@@ -266,14 +275,19 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
     let child = Arc::clone(&state.ending.child);
     let context = ProcessContext::new(Arc::clone(&child));
     let starting = Arc::clone(&object);
+    let mut held = Held::new(object, &*child);
     let attempt = async { contained(&child, contain::call(|| starting.start(context))).await };
     let begun = Instant::now();
     let outcome = timeout(state.limit, attempt).await;
+    let Some(object) = held.take() else { return };
     let Some(refusal) = Refusal::of(outcome, begun, state.limit) else {
         if !child.settle_started(state.started) {
             // It held its thread until it was abandoned: closed, not registered (contract, R12). The caller
             // is answered with the state's drop.
-            drop(timeout(child.core.limits.cleanup_bound, close_object(&child, object)).await);
+            let bound = child.core.limits.cleanup_bound;
+            if let Ok(Err(failure)) = timeout(bound, close_object(&child, object)).await {
+                child.fail("close", &failure);
+            }
             return;
         }
         state.body = Some(Body::Object(object));
@@ -283,7 +297,7 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
         }
         return;
     };
-    fail(&child, "start", &refusal.text());
+    child.fail("start", &refusal.text());
     child.revoke();
     let bound = child.core.limits.cleanup_bound;
     let cleanup = match timeout(bound, close_object(&child, object)).await {
@@ -291,7 +305,7 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
         Err(_) => Some(CloseFailure::TimedOut(bound)),
     };
     if let Some(failure) = &cleanup {
-        fail(&child, "close", failure);
+        child.fail("close", failure);
     }
     refuse(myself, state, refusal, cleanup).await;
 }
@@ -300,14 +314,14 @@ async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitR
     if child.is_removed() {
         // It was removed: its terminal path is done and `close` is not called (contract, G5), not even when a
         // close told it to stop before its wrapper got here.
-        let dropped = drop_object(object);
-        return dropped.err().map_or(ExitReason::Removed, |panic| ExitReason::Panicked(panic.0));
+        drop(Held::new(object, &**child));
+        return ExitReason::Removed;
     }
     child.revoke();
     let Err(failure) = close_object(child, object).await else {
         return ExitReason::Stopped;
     };
-    fail(child, "close", &failure);
+    child.fail("close", &failure);
     match failure {
         CloseFailure::Failed(error) => ExitReason::Failed(error),
         CloseFailure::Panicked(panic) => ExitReason::Panicked(panic.0),
@@ -316,18 +330,12 @@ async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitR
 }
 
 async fn close_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> Result<(), CloseFailure> {
-    let closing = Arc::clone(&object);
-    let outcome = contained(child, contain::call(|| closing.close())).await;
-    let dropped = drop_object(object);
-    match outcome {
-        Ok(Ok(())) => dropped.map_err(CloseFailure::Panicked),
+    let held = Held::new(Arc::clone(&object), &**child);
+    match contained(child, contain::call(move || object.close())).await {
+        Ok(Ok(())) => held.let_go().map_err(CloseFailure::Panicked),
         Ok(Err(error)) => Err(CloseFailure::Failed(error.into())),
         Err(panic) => Err(CloseFailure::Panicked(panic)),
     }
-}
-
-fn drop_object(object: Arc<dyn ErasedProcess>) -> Result<(), PanicText> {
-    contain::call(move || drop(object))
 }
 
 // --- actors ---------------------------------------------------------------------------------------------
@@ -452,7 +460,7 @@ async fn refuse(
 ) {
     let child = Arc::clone(&state.ending.child);
     if child.kind == ProcessKind::Actor {
-        fail(&child, "start", &refusal.text());
+        child.fail("start", &refusal.text());
     }
     child.finish(ExitReason::NeverStarted).await;
     state.ending.answer(Err(refusal.into_error(&child, cleanup)));

@@ -10,6 +10,8 @@ use crate::settings::ApplicationSpec;
 ///
 /// # Errors
 /// As [`Application::open`].
+///
+/// Cancel safety: as [`Application::open`].
 pub async fn open_shuffled(spec: impl Into<ApplicationSpec>, seed: u64) -> Result<Application, OpenError> {
     let spec = spec.into();
     let journal = Journal::open(spec.journal_capacity);

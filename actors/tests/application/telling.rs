@@ -1,12 +1,9 @@
 //! The journal: subscriptions, recorders and tracing are told the same.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use tenure_actors::{Application, ApplicationSpec, EventId, EventKind, Heard, Subscription, Verb, testkit};
-use tracing_subscriber::fmt::MakeWriter;
 
 use crate::bench::{self, Plain, request};
+use crate::traced::{self, Lines};
 
 fn drain(events: &mut Subscription) -> Vec<String> {
     let mut seen = Vec::new();
@@ -89,84 +86,64 @@ async fn app_applied_commits_make_events_only_for_a_recorder_refused_ones_always
     assert_eq!((report.commits.applied, report.commits.dropped), (2, 1));
 }
 
-/// What `tracing` was told, line by line.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+/// Listens to `tracing` on this thread.
+fn listen(lines: &Lines, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(lines.clone()).with_max_level(level).without_time();
+    traced::listen(subscriber.with_ansi(false).finish())
 }
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-impl Lines {
-    fn listen(&self, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
-        let subscriber =
-            tracing_subscriber::fmt().with_writer(self.clone()).with_max_level(level).without_time();
-        crate::traced::listen(subscriber.with_ansi(false).finish())
-    }
-
-    #[track_caller]
-    fn assert_has(&self, level: &str, parts: &[&str]) {
-        let text = String::from_utf8(self.0.lock().clone()).unwrap();
-        let found = text
-            .lines()
-            .any(|line| line.trim_start().starts_with(level) && parts.iter().all(|part| line.contains(part)));
-        assert!(found, "{level} {parts:?} in\n{text}");
-    }
+#[track_caller]
+fn assert_has(lines: &Lines, level: &str, parts: &[&str]) {
+    let text = lines.text();
+    let found = text
+        .lines()
+        .any(|line| line.trim_start().starts_with(level) && parts.iter().all(|part| line.contains(part)));
+    assert!(found, "{level} {parts:?} in\n{text}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn app_tracing_is_told_what_the_journal_tells() {
     let lines = Lines::default();
-    let _listening = lines.listen(tracing::Level::DEBUG);
+    let _listening = listen(&lines, tracing::Level::DEBUG);
     let application = bench::open().await;
     application.current().registry().start("x", bench::waiting()).await.unwrap();
     testkit::fail_registry(&application.current(), "boom");
     application.current().closed().await.unwrap();
     bench::close(&application).await;
-    lines.assert_has("DEBUG", &["tenure: actor=app verb=open", "g1 epoch 1"]);
-    lines.assert_has("DEBUG", &["generation=1", "actor=registry#1", "verb=bind", "x to waiting#1, epoch 1"]);
-    lines.assert_has("WARN", &["actor=registry#1", "verb=fail", "boom"]);
-    lines.assert_has("DEBUG", &["verb=closed", "reason failed"]);
+    assert_has(&lines, "DEBUG", &["tenure: actor=app verb=open", "g1 epoch 1"]);
+    assert_has(
+        &lines,
+        "DEBUG",
+        &["generation=1", "actor=registry#1", "verb=bind", "x to waiting#1, epoch 1"],
+    );
+    assert_has(&lines, "WARN", &["actor=registry#1", "verb=fail", "boom"]);
+    assert_has(&lines, "DEBUG", &["verb=closed", "reason failed"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn app_tracing_above_debug_is_told_what_went_wrong_alone() {
     let lines = Lines::default();
-    let _listening = lines.listen(tracing::Level::INFO);
+    let _listening = listen(&lines, tracing::Level::INFO);
     let application = bench::open().await;
     application.current().registry().start("x", bench::waiting()).await.unwrap();
     testkit::fail_registry(&application.current(), "boom");
     application.current().closed().await.unwrap();
     bench::close(&application).await;
-    lines.assert_has("WARN", &["verb=fail", "boom"]);
-    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    assert_has(&lines, "WARN", &["verb=fail", "boom"]);
+    let text = lines.text();
     assert!(!["verb=bind", "verb=open", "verb=closed"].iter().any(|verb| text.contains(verb)), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn app_giving_up_is_told_as_an_error() {
     let lines = Lines::default();
-    let _listening = lines.listen(tracing::Level::ERROR);
+    let _listening = listen(&lines, tracing::Level::ERROR);
     let intensity = tenure_actors::rules::Intensity::limited(0, 1_000).unwrap();
     let application = Application::open(ApplicationSpec { intensity, ..Default::default() }).await.unwrap();
     testkit::fail_operations(&application.current(), "boom");
     application.ended().await;
-    lines.assert_has("ERROR", &["actor=app", "verb=give-up"]);
+    assert_has(&lines, "ERROR", &["actor=app", "verb=give-up"]);
 }
 
 #[tokio::test(start_paused = true)]

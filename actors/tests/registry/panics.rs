@@ -1,5 +1,6 @@
 //! Panics of user code in every place it runs, the drops included. None harms the kernel or a neighbour.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tenure_actors::{
 use super::support::{Ask, Door, Play, close, end, open, soon};
 
 /// Panics when it is dropped.
-struct Grenade;
+pub(super) struct Grenade;
 
 impl Drop for Grenade {
     fn drop(&mut self) {
@@ -97,27 +98,39 @@ async fn reg_a_function_whose_future_panics_in_its_drop_when_it_is_killed_ends_a
 
 /// An object that panics when it is dropped, and where else it is told to.
 #[derive(Default)]
-struct Rash {
-    in_start: bool,
-    in_close: bool,
-    fails_to_start: bool,
-    _grenade: Option<Grenade>,
+pub(super) struct Rash {
+    pub(super) in_start: bool,
+    pub(super) in_close: bool,
+    pub(super) fails_to_start: bool,
+    pub(super) stays_in_start: bool,
+    pub(super) stays_in_close: bool,
+    pub(super) _grenade: Option<Grenade>,
 }
 
 impl ManagedProcess for Rash {
     fn start(self: Arc<Self>, _: ProcessContext) -> impl Future<Output = ProcessResult> + Send {
         assert!(!self.in_start, "in start, before its future was made");
-        async move { if self.fails_to_start { Err("it fails".into()) } else { Ok(()) } }
+        async move {
+            if self.stays_in_start {
+                pending::<()>().await;
+            }
+            if self.fails_to_start { Err("it fails".into()) } else { Ok(()) }
+        }
     }
 
     fn close(self: Arc<Self>) -> impl Future<Output = ProcessResult> + Send {
         assert!(!self.in_close, "in close, before its future was made");
-        async { Ok(()) }
+        async move {
+            if self.stays_in_close {
+                pending::<()>().await;
+            }
+            Ok(())
+        }
     }
 }
 
 impl Rash {
-    fn spec(self) -> ProcessSpec {
+    pub(super) fn spec(self) -> ProcessSpec {
         ProcessSpec::object("rash", Arc::new(self))
     }
 }
@@ -248,11 +261,11 @@ async fn reg_starts_that_a_failing_registry_never_saw_harm_nobody_with_their_dro
 }
 
 /// An actor whose state panics when it is dropped.
-struct Armed;
+pub(super) struct Armed;
 
-struct State {
-    grenade: Option<Grenade>,
-    door: Option<Arc<Door>>,
+pub(super) struct State {
+    pub(super) grenade: Option<Grenade>,
+    pub(super) door: Option<Arc<Door>>,
 }
 
 impl Actor for Armed {
@@ -281,7 +294,7 @@ impl Actor for Armed {
     }
 }
 
-async fn armed(registry: &Registry, door: Option<Arc<Door>>) -> ProcessHandle {
+pub(super) async fn armed(registry: &Registry, door: Option<Arc<Door>>) -> ProcessHandle {
     let spec = ProcessSpec::actor("rash", Armed, move |_| State { grenade: Some(Grenade), door });
     registry.start("x", spec.patience(Patience::Time(10))).await.expect("started")
 }

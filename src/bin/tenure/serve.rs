@@ -61,10 +61,11 @@ pub(crate) async fn serve(
     let address = listener.local_addr().map_err(|error| no_address(&loaded.config, &error))?;
     let store = tokio::select! {
         store = stores::open(&loaded.config) => store?,
-        // Nothing has begun. A store that does not answer is not waited for.
+        // Nothing has begun. A store that cannot be reached is not waited for.
         () = signals.end() => return Ok(Exit::Ok),
     };
-    // From here on something may execute: who is told to stop meanwhile drains first.
+    // From here on something may execute: who is told to stop meanwhile drains first. So signals wait until this
+    // returns, which it does: each of its calls ends with the store's own patience, answered or not.
     let host = Host::open(store, &loaded, global).await?;
     tracing::info!(
         instance = %host.tenure.instance_id(),

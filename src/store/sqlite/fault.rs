@@ -46,6 +46,14 @@ impl Fault {
         matches!(kind, RefusedKind::Unavailable | RefusedKind::Full | RefusedKind::ReadOnly)
     }
 
+    /// Whether the system may have refused this user a file. The database library does not tell that apart from a disk
+    /// that fails, nor the file from its folder.
+    pub(super) fn may_be_denied(&self) -> bool {
+        let Self::Sql(error) = self else { return false };
+        let code = error.sqlite_error_code();
+        matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::ReadOnly))
+    }
+
     /// Whether a commit that failed like this has certainly left nothing behind. Anything else may have
     /// written its last frame before it failed, and would be found after a crash.
     pub(super) fn leaves_nothing(&self) -> bool {

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 use super::fault::{Fault, Step};
 use super::{SqliteOptions, Synchronous, disk, migrate};
@@ -21,7 +23,7 @@ const STATEMENTS: usize = 128;
 pub(super) fn writer(options: &SqliteOptions) -> Result<Connection, StoreError> {
     let path = &options.path;
     check_path(path)?;
-    let refused = |fault: Fault| fault.refused(path);
+    let refused = |fault: Fault| not_opened(fault, path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(|error| refused(error.into()))?;
@@ -86,6 +88,42 @@ fn check_path(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The error of a file that could not be opened; where this user may not, it names what.
+fn not_opened(fault: Fault, path: &Path) -> StoreError {
+    match denied(path).filter(|_| fault.may_be_denied()) {
+        Some(what) => StoreError::refused(
+            RefusedKind::ReadOnly,
+            format!(
+                "\"{}\" cannot be opened: this user may not write {what}; make that writable for this user, or be \
+                 the user it belongs to",
+                path.display()
+            ),
+        ),
+        None => fault.refused(path),
+    }
+}
+
+/// What this user may not write of that which a database needs: its file, its log, and more files beside them.
+///
+/// Nothing is opened to see that: the close of a file lets go of the locks that other connections of this process have
+/// on it.
+fn denied(path: &Path) -> Option<String> {
+    let is_denied = |path: &Path, access| rustix::fs::access(path, access) == Err(Errno::ACCESS);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let the_folder = || Some(format!("the folder \"{}\"", folder.display()));
+    if is_denied(folder, Access::EXEC_OK) {
+        return the_folder();
+    }
+    for end in ["", "-wal", "-shm"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(end);
+        if is_denied(file.as_ref(), Access::READ_OK | Access::WRITE_OK) {
+            return Some(format!("the file \"{}\"", Path::new(&file).display()));
+        }
+    }
+    if is_denied(folder, Access::WRITE_OK) { the_folder() } else { None }
+}
+
 /// A database of somebody else is left alone.
 fn check_owner(conn: &Connection, path: &Path) -> Result<(), StoreError> {
     // In this order: another of ours may be making the file, and its first tables come with the name of their owner.
@@ -94,7 +132,7 @@ fn check_owner(conn: &Connection, path: &Path) -> Result<(), StoreError> {
         let id = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
         Ok((id, tables))
     };
-    let (id, tables) = look().map_err(|fault| fault.refused(path))?;
+    let (id, tables) = look().map_err(|fault| not_opened(fault, path))?;
     if id == APPLICATION_ID || (id == 0 && tables == 0) {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::{Ending, contained, fail};
+use super::{Ending, contained};
 use crate::child::Child;
 use crate::contain::{self, Kept};
 use crate::exit::{ExitReason, PanicText, ProcessResult};
@@ -52,11 +52,11 @@ fn exit(child: &Child, outcome: Result<ProcessResult, PanicText>) -> ExitReason 
         Ok(Ok(())) if child.is_told_to_stop() => ExitReason::Stopped,
         Ok(Ok(())) => ExitReason::Completed,
         Ok(Err(error)) => {
-            fail(child, "run", &error);
+            child.fail("run", &error);
             ExitReason::Failed(error.into())
         }
         Err(panic) => {
-            fail(child, "run", &panic);
+            child.fail("run", &panic);
             ExitReason::Panicked(panic.0)
         }
     }

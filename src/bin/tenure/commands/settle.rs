@@ -87,7 +87,7 @@ fn stuck(session: &Session, run: &Value) -> Option<String> {
         }
         "no_agent" => {
             let agent = text("/waiting/reason/agent_id");
-            Some(format!("no host here has agent \"{agent}\": the run waits until one has"))
+            Some(format!("this host does not have agent \"{agent}\": the run waits for one that has"))
         }
         "paused" => {
             let task = text("/task_id");

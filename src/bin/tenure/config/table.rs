@@ -143,7 +143,8 @@ pub(crate) const TABLE: &[Setting] = &[
     setting!(worker.drain, "TENURE_DRAIN", "LENGTH",
         "How long running attempts may go on when the host is told to stop.").flag("drain"),
     setting!(worker.patience, "TENURE_PATIENCE", "LENGTH",
-        "How long an attempt that was told to stop is waited for before it is cut off."),
+        "How long an attempt that was told to stop is waited for before it is cut off. When the host ends, outcomes \
+         may take as long to be stored, or `worker.drain` if that is longer, and at most a lease."),
     setting!(opt worker.stall, "TENURE_STALL", "LENGTH",
         "How long an attempt may go without telling its progress. If nothing is said: without limit."),
     setting!(worker.max_result_bytes, "TENURE_MAX_RESULT_BYTES", "BYTES", "The largest result of a run."),

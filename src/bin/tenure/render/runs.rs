@@ -124,7 +124,7 @@ fn waiting(look: &Look, run: &Value) -> String {
             format!("waits for {}", holders.join(", "))
         }
         "paused" => "its task is paused".to_owned(),
-        "no_agent" => format!("no host here has agent {}", text(detail, "agent_id")),
+        "no_agent" => format!("this host does not have agent \"{}\"", text(detail, "agent_id")),
         "worker" if look.straight => "no host has taken it yet".to_owned(),
         "worker" => "every worker is busy".to_owned(),
         "approval" => "a person has to answer".to_owned(),

@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tenure::Settings;
 use tenure::testkit::{Gate, Script, TestHost};
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::kit::*;
@@ -62,9 +64,12 @@ async fn an_outage_is_told_when_it_begins_once_a_minute_and_when_it_is_over() {
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+    /// A second subscriber is there as well: where there is just one, what another thread comes upon first is taken for
+    /// what nobody hears of, as nobody does there.
+    fn listen(&self) -> (DefaultGuard, Dispatch) {
+        let second = Dispatch::new(NoSubscriber::default());
         let log = tracing_subscriber::fmt().with_env_filter("info,ractor=off").with_writer(self.clone());
-        tracing::subscriber::set_default(log.with_ansi(false).with_target(false).without_time().finish())
+        (set_default(log.with_ansi(false).with_target(false).without_time().finish()), second)
     }
 
     /// What was told, but of what went as it should.

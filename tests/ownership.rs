@@ -22,3 +22,5 @@ mod json;
 mod replicas;
 #[path = "ownership/threads.rs"]
 mod threads;
+#[path = "../actors/tests/support/traced.rs"]
+mod traced;

@@ -379,7 +379,8 @@ pub(super) async fn next_task_id(State(api): State<Api>, parts: Parts, given: Gi
     responses(
         (status = 200, body = schemas::VerbDone),
         (status = 404, description = "there is no such task, or nothing is served here", body = schemas::Problem),
-        (status = 409, description = "`still_running`: cancel it first", body = schemas::Problem),
+        (status = 409, description = "`still_running`: cancel it first; `held_up`: a hook of the host has to remove \
+            what it keeps of others first", body = schemas::Problem),
     ))]
 pub(super) async fn forget(State(api): State<Api>, parts: Parts, given: Given) -> Answer {
     let (own, key) = Verb::of(&api, &parts, &given)?.read(read::task)?;
@@ -388,6 +389,12 @@ pub(super) async fn forget(State(api): State<Api>, parts: Parts, given: Given) -
         Forgotten::Forgotten => answer::ok(&answer),
         Forgotten::StillRunning { state } => {
             Err(instead(Kind::StillRunning, stands(state), &answer).hint("cancel it first"))
+        }
+        Forgotten::HeldUp { waiting } => {
+            let why = format!("{waiting} places of \"{}\" wait for a hook of the host", key.session);
+            let hint =
+                "its log says why the hook does not remove what lies there; forget the task again after that";
+            Err(instead(Kind::HeldUp, why, &answer).hint(hint))
         }
         Forgotten::NotFound => {
             Err(instead(Kind::NotFound, format!("task \"{key}\" does not exist"), &answer))

@@ -475,6 +475,11 @@ pub enum Forgotten {
         /// How it stands.
         state: Inspection,
     },
+    /// It is kept until the hook of the host has removed what it keeps of others of the session: see why it does not.
+    HeldUp {
+        /// In how many places.
+        waiting: usize,
+    },
     /// There is no such task.
     NotFound,
 }

@@ -27,11 +27,14 @@ use crate::store::{Decision, RefusedKind, StoreError};
 /// The longest name of a place, in bytes.
 const MOST_PLACE_BYTES: usize = 1024;
 
-/// How many places of a session may wait for the hook before it keeps the records of others as well.
+/// How many places of a session may wait for the hook before the session keeps its records that name more.
 pub(super) const MOST_UNREMOVED: usize = 1000;
 
-/// How long the hook may take to remove one, and how long somebody goes on to have it remove more.
-const REMOVES_WITHIN: Duration = Duration::from_secs(10);
+/// How long the hook may take to remove one.
+const REMOVES_WITHIN: Duration = Duration::from_secs(5);
+
+/// For how long a call begins with one more: together ten seconds are spent on the hook, whatever it does.
+const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long after a failure the reaper asks the hook again for what a session notes.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -58,10 +61,12 @@ pub trait Blobs: Send + Sync + 'static {
     fn put(&self, name: String, outcome: Outcome) -> BoxFuture<'_, Result<Arc<str>, String>>;
 
     /// Removes what lies in a place. Called after the record that named it is gone for all replicas; several may do so
-    /// at once, and again: a place in which nothing lies is no error.
+    /// at once, and again: a place in which nothing lies is no error. What takes longer than five seconds is cut off,
+    /// and counts as an error.
     ///
     /// # Errors
-    /// Why it is still there: it is told to the log, and asked for again.
+    /// Why it is still there. Of those of a session the first is told to the log, with how many there are; all are
+    /// asked for again.
     fn remove(&self, location: Arc<str>) -> BoxFuture<'_, Result<(), String>>;
 }
 
@@ -90,7 +95,8 @@ impl Hooks {
         find(Some(namespace)).or_else(|| find(None)).map(|(_, hook)| Arc::clone(hook))
     }
 
-    fn note(&self, session: &SessionKey, failed: bool) {
+    /// The hook was asked for what a session notes, and failed at some of it or not.
+    fn asked(&self, session: &SessionKey, failed: bool) {
         let mut all = self.failed.lock();
         all.retain(|other, since| other != session && since.elapsed() < ASKED_AGAIN_AFTER);
         if failed {
@@ -105,7 +111,47 @@ impl Hooks {
 
 /// Until when the hook is asked to remove more, by who asks now.
 pub(super) fn for_a_while() -> Instant {
-    Instant::now() + REMOVES_WITHIN
+    Instant::now() + BEGINS_WITHIN
+}
+
+/// Those that come first are not always the same.
+pub(super) fn begin_anywhere<T>(all: &mut [T]) {
+    let first = draw() % (all.len() as u64).max(1);
+    all.rotate_left(usize::try_from(first).unwrap_or(0));
+}
+
+/// What a hook did about the places of a session.
+#[derive(Default)]
+struct Asked {
+    removed: BTreeSet<Arc<str>>,
+    /// How many it could not remove.
+    failed: usize,
+    /// The first of those, and why.
+    first: Option<(Arc<str>, String)>,
+}
+
+impl Asked {
+    /// Begins with nothing more when the time is up, and goes past what cannot be removed.
+    async fn of(hook: &dyn Blobs, places: Vec<Arc<str>>, until: Instant) -> Self {
+        let mut asked = Self::default();
+        for place in places {
+            if Instant::now() >= until {
+                break;
+            }
+            let late = || Err(format!("it took longer than {} s", REMOVES_WITHIN.as_secs()));
+            match timeout(REMOVES_WITHIN, hook.remove(Arc::clone(&place))).await.unwrap_or_else(|_| late()) {
+                Ok(()) => {
+                    asked.removed.insert(place);
+                }
+                Err(why) => {
+                    metrics::counter!("tenure_ownership_unremoved_total").increment(1);
+                    asked.failed += 1;
+                    asked.first.get_or_insert((place, why));
+                }
+            }
+        }
+        asked
+    }
 }
 
 /// Why there is no place for an outcome.
@@ -153,16 +199,16 @@ impl Ownership {
 
     /// What was kept elsewhere was not published: unless it was by another call, it is removed.
     pub(super) async fn discard(&self, held: &Held, kept: &Kept) {
-        self.give_up(held, kept).await;
+        self.note(held, kept).await;
         if let Err(error) = self.clear(&held.key.session, for_a_while()).await {
             tracing::warn!(task = %held.key, %error, "what was refused is removed later");
         }
     }
 
-    /// Has it removed by who looks after all sessions.
-    async fn give_up(&self, held: &Held, kept: &Kept) {
+    /// Notes in its session that it is to be removed, by who looks after all sessions.
+    async fn note(&self, held: &Held, kept: &Kept) {
         let Some(blob) = &kept.blob else { return };
-        if let Err(error) = self.try_give_up(held, &blob.location).await {
+        if let Err(error) = self.try_note(held, &blob.location).await {
             let place = &*blob.location;
             tracing::warn!(task = %held.key, place, %error, "what was refused may still lie where it was kept");
         }
@@ -186,7 +232,7 @@ impl Ownership {
         match (of.await, numbers(begun.run_id.as_str())) {
             (Ok(Some(stored)), Some((task, run))) => {
                 let held = Held { key: stored.session.key.task(task), run, token };
-                self.give_up(&held, &kept).await;
+                self.note(&held, &kept).await;
             }
             (Err(error), _) => {
                 tracing::warn!(run = %begun.run_id, %error, "what was refused still lies where it was kept");
@@ -195,7 +241,7 @@ impl Ownership {
         }
     }
 
-    async fn try_give_up(&self, held: &Held, place: &Arc<str>) -> Result<(), Error> {
+    async fn try_note(&self, held: &Held, place: &Arc<str>) -> Result<(), Error> {
         if let Some(run) = self.run(&held.key, held.run).await? {
             let may_yet_be = run.token() == Some(held.token);
             if may_yet_be || place_of(&run).as_ref() == Some(place) {
@@ -203,6 +249,9 @@ impl Ownership {
             }
         }
         let note = |unremoved: &mut BTreeSet<Arc<str>>| {
+            if unremoved.contains(place) {
+                return false;
+            }
             if unremoved.len() >= MOST_UNREMOVED {
                 let why = "too much is to be removed: what was refused stays where it was kept";
                 tracing::warn!(task = %held.key, %place, "{why}");
@@ -219,26 +268,14 @@ impl Ownership {
         let Some(hook) = self.hook(key.namespace()) else { return Ok(()) };
         let Some(stored) = self.stored(key).await? else { return Ok(()) };
         let mut places: Vec<Arc<str>> = stored.session.unremoved.into_iter().collect();
-        let first = draw() % (places.len() as u64).max(1);
-        places.rotate_left(usize::try_from(first).unwrap_or(0));
-        let (mut removed, mut failed) = (BTreeSet::new(), false);
-        for place in places {
-            if Instant::now() >= until {
-                break;
-            }
-            let late = || Err(format!("it took longer than {} s", REMOVES_WITHIN.as_secs()));
-            match timeout(REMOVES_WITHIN, hook.remove(Arc::clone(&place))).await.unwrap_or_else(|_| late()) {
-                Ok(()) => {
-                    removed.insert(place);
-                }
-                Err(why) => {
-                    metrics::counter!("tenure_ownership_unremoved_total").increment(1);
-                    tracing::warn!(session = %key, %place, why, "what is over could not be removed; it is tried again");
-                    failed = true;
-                }
-            }
+        begin_anywhere(&mut places);
+        let Asked { removed, failed, first } = Asked::of(&*hook, places, until).await;
+        if let Some((place, why)) = first {
+            // Once for all of them: there may be a thousand, each minute.
+            let told = "what is over could not be removed; it is tried again";
+            tracing::warn!(session = %key, %place, why, places = failed, "{told}");
         }
-        self.hooks.note(key, failed);
+        self.hooks.asked(key, failed > 0);
         if removed.is_empty() {
             return Ok(());
         }

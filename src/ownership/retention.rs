@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::answers::{Acknowledgement, Forgotten, Reaped, Retention};
-use super::blobs::{MOST_UNREMOVED, for_a_while, place_of};
+use super::blobs::{MOST_UNREMOVED, begin_anywhere, for_a_while, place_of};
 use super::key::{SessionKey, TaskKey, is_session, numbers};
 use super::record::{Acknowledged, MOST_CONSUMER_BYTES, Mark, Session, Stored, put};
 use super::{Ownership, TRIES, contended, draw};
@@ -57,11 +55,11 @@ impl Ownership {
 
     /// Removes a task that nobody executes: its runs with their outcomes and snapshots are gone for every replica,
     /// in one step (P11, P12). What the hook of the host kept of them is removed after that: what it fails to remove is
-    /// asked for again, when it is forgotten again, and by who looks after what is over.
+    /// asked for again, when it is forgotten again, and by who looks after what is over. As long as a thousand places
+    /// of its session wait for that, it is kept ([`Forgotten::HeldUp`]).
     ///
     /// # Errors
-    /// [`Error::Store`]: it may have been forgotten; ask again. Refused while its session waits for the hook of the
-    /// host to remove a thousand places.
+    /// [`Error::Store`]: it may have been forgotten; ask again.
     pub async fn forget(&self, key: &TaskKey) -> Result<Forgotten, Error> {
         let forgotten = self.forget_record(key).await?;
         if forgotten == Forgotten::Forgotten
@@ -97,8 +95,10 @@ impl Ownership {
                 session.unremoved.extend(place_of(&run));
                 decision.forget.push(run.run_id);
             }
-            if session.unremoved.len() > MOST_UNREMOVED.max(stored.session.unremoved.len()) {
-                return Err(Error::Store(held_up(key)));
+            let waiting = stored.session.unremoved.len();
+            // As long as the hook fails no more is left to it.
+            if waiting >= MOST_UNREMOVED && session.unremoved.len() > waiting {
+                return Ok(Forgotten::HeldUp { waiting });
             }
             decision.task = written(&stored, &session, moment.now)?.task;
             if self.commit(decision).await?.is_ok() {
@@ -109,7 +109,8 @@ impl Ownership {
     }
 
     /// Removes what was kept long enough, a batch of sessions in each call: outcomes, then sessions of which nothing
-    /// is left. Several hosts may do so at once.
+    /// is left. Then hooks are asked for ten seconds to remove what they kept of those sessions. Several hosts may do
+    /// so at once.
     ///
     /// # Errors
     /// [`Error::Store`]: some may have been removed; the next call goes on.
@@ -118,39 +119,42 @@ impl Ownership {
         let limit = retention.batch.clamp(1, PAGE);
         let page = self.store.tasks(PageRequest { limit, cursor }).await?;
         let mut reaped = Reaped { more: page.next.is_some(), ..Reaped::default() };
-        let until = for_a_while();
+        let mut waiting = Vec::new();
         for (task, _) in page.items.into_iter().filter(|(task, _)| is_session(&task.spec.task_id)) {
-            match self.reap_one(task, retention, &mut reaped, until).await {
-                Err(Error::Store(error)) if is_of_the_record(&error) => {
-                    tracing::warn!(%error, "a session is left as it is");
-                }
-                looked => looked?,
-            }
+            waiting.extend(passed_over(self.reap_one(task, retention, &mut reaped).await)?.flatten());
         }
         *self.reaped.lock() = page.next;
         if reaped.undelivered > 0 {
             metrics::counter!("tenure_ownership_undelivered_total").increment(reaped.undelivered as u64);
         }
+        self.clear_all(waiting).await?;
         Ok(reaped)
     }
 
-    /// A session, and what hooks keep of it; they are asked for nothing more when the time is up.
+    /// Has hooks remove what these sessions note, as many as there is time for. It begins anywhere among them: one for
+    /// which a hook takes all the time keeps the others from their turn once, and not each time.
+    async fn clear_all(&self, mut waiting: Vec<SessionKey>) -> Result<(), Error> {
+        let until = for_a_while();
+        begin_anywhere(&mut waiting);
+        for key in waiting {
+            passed_over(self.clear_in_turn(&key, until).await)?;
+        }
+        Ok(())
+    }
+
+    /// Answers the session, if hooks keep something of it that is over.
     async fn reap_one(
         &self,
         task: Task,
         retention: Retention,
         reaped: &mut Reaped,
-        until: Instant,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<SessionKey>, Error> {
         let stored = Stored::read(task, None)?;
         let key = stored.session.key.clone();
         if self.admits(&key).is_err() {
-            return Ok(());
+            return Ok(None);
         }
-        if self.reap_session(stored, retention, reaped).await? {
-            self.clear_in_turn(&key, until).await?;
-        }
-        Ok(())
+        Ok(self.reap_session(stored, retention, reaped).await?.then_some(key))
     }
 
     /// Answers whether its session notes what is to be removed elsewhere.
@@ -279,7 +283,7 @@ impl Over {
         }
         if let Some(place) = place_of(run) {
             if session.unremoved.len() + self.places.len() >= MOST_UNREMOVED {
-                // As long as the hook fails no more is given up to it.
+                // As long as the hook fails no more is left to it.
                 return;
             }
             self.places.insert(place);
@@ -296,24 +300,21 @@ fn written(stored: &Stored, session: &Session, now: Timestamp) -> Result<Decisio
     Ok(Decision { task: Some(write.task), schedule: write.schedule, ..Decision::default() })
 }
 
-/// As long as the hook fails no more is given up to it.
-fn held_up(key: &TaskKey) -> StoreError {
-    let message = format!(
-        "\"{key}\" is not forgotten: {MOST_UNREMOVED} places of its session wait until the hook of its host removes \
-         them; see why it does not, then try again"
-    );
-    StoreError::refused(RefusedKind::Unavailable, message)
-}
-
 /// The same instant for another write.
 fn again(moment: Moment) -> Moment {
     Moment { stamp: draw(), ..moment }
 }
 
-/// Whether it concerns this record alone: others are looked after all the same.
-fn is_of_the_record(error: &StoreError) -> bool {
+/// None if it concerns one record alone: others are looked after all the same.
+fn passed_over<T>(looked: Result<T, Error>) -> Result<Option<T>, Error> {
     use RefusedKind::{Corrupt, Invalid, NewerSchema};
-    matches!(error, StoreError::Refused { kind: Corrupt | Invalid | NewerSchema, .. })
+    match looked {
+        Err(Error::Store(error @ StoreError::Refused { kind: Corrupt | Invalid | NewerSchema, .. })) => {
+            tracing::warn!(%error, "a session is left as it is");
+            Ok(None)
+        }
+        looked => looked.map(Some),
+    }
 }
 
 fn check_consumer(consumer: &str) -> Result<(), Error> {

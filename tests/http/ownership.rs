@@ -3,10 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tenure::clock::SystemClock;
 use tenure::http::{HttpOptions, OwnershipOptions};
+use tenure::model::{InstanceId, Seconds};
+use tenure::ownership::{
+    Acquire, Acquired, Blobs, Expected, Outcome, Ownership, OwnershipSettings, SessionKey,
+};
 use tenure::store::faulty::{Fault, Faulty, Method as Call};
 use tenure::store::{MemoryStore, Store};
 
@@ -242,6 +248,49 @@ async fn own_p8_what_was_delivered_expires_and_what_is_forgotten_is_gone() {
     }
     served.own("forget", of(json!({ "task": 9 }))).await.problem(404, "not_found");
     assert_eq!(served.own("inspect-session", of(json!({}))).await.expect(200)["tasks"], json!([]));
+    served.end().await;
+}
+
+/// Keeps everything, and removes nothing.
+struct Jammed;
+
+impl Blobs for Jammed {
+    fn put(&self, name: String, _: Outcome) -> BoxFuture<'_, Result<Arc<str>, String>> {
+        ready(Ok(name.into())).boxed()
+    }
+
+    fn remove(&self, _: Arc<str>) -> BoxFuture<'_, Result<(), String>> {
+        ready(Err("it is jammed".to_owned())).boxed()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn own_p11_what_waits_for_a_hook_is_held_up_and_no_failure_of_the_store() {
+    let served = Served::new().await;
+    let settings = OwnershipSettings {
+        outcome_limit: 10,
+        blobs: Some(Arc::new(Jammed)),
+        ..OwnershipSettings::default()
+    };
+    let own = Ownership::of(&served.tenure, settings);
+    let session = SessionKey::new("production", "assistant", "chat 7").unwrap();
+    for (task, runs) in [(1, 1000), (2, 1)] {
+        for run in 0..runs {
+            let expect = if run == 0 { Expected::NotExists } else { Expected::TerminalRun(run) };
+            let (key, owner) = (session.task(task), InstanceId::from_bits(0xAA));
+            let request = Acquire::new(key, owner, format!("{task}-{run}"), Seconds::new(30));
+            let Acquired::Acquired(held) = own.acquire(&Acquire { expect, ..request }).await.unwrap() else {
+                panic!("run {run} of task {task} is not granted")
+            };
+            own.publish(&held, Outcome::completed("more than ten")).await.unwrap();
+        }
+    }
+    served.own("forget", of(json!({ "task": 1 }))).await.expect(200);
+    let told = served.own("forget", of(json!({ "task": 2 }))).await;
+    let problem = told.problem(409, "held_up");
+    assert_eq!(problem["answer"], json!({ "answer": "held_up", "waiting": 1000 }));
+    assert!(problem["hint"].as_str().is_some_and(|hint| hint.contains("forget the task again")), "{problem}");
+    assert_eq!(served.state(2).await["state"], "terminal", "it is kept");
     served.end().await;
 }
 

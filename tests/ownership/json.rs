@@ -7,9 +7,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure::model::{CancelMode, InstanceId, Payload, RunStatus, Seconds, Timestamp, Token};
 use tenure::ownership::{
-    Acquire, Acquired, Cancel, CancelAnswer, CancelScope, Declared, DeclaredLost, Expected, Finished, Held,
-    IdempotencyKey, Inspection, Outcome, Published, Registered, Regranted, Release, Released, Renewed,
-    Retention, SessionInspection, SessionKey, TaskState, WithParent,
+    Acquire, Acquired, Cancel, CancelAnswer, CancelScope, Declared, DeclaredLost, Expected, Finished,
+    Forgotten, Held, IdempotencyKey, Inspection, Outcome, Published, Registered, Regranted, Release,
+    Released, Renewed, Retention, SessionInspection, SessionKey, TaskState, WithParent,
 };
 
 #[track_caller]
@@ -160,6 +160,10 @@ fn every_answer_is_read_back() {
     reads_back(&Release::Cancel { wait: Seconds::new(5) });
     reads_back(&Release::Refuse);
     reads_back(&Released::Released { revision: 1, still_running: 0 });
+    assert_eq!(
+        reads_back(&Forgotten::HeldUp { waiting: 1000 }),
+        json!({ "answer": "held_up", "waiting": 1000 })
+    );
     reads_back(&Retention::default());
     let declared = Declared {
         namespace: "production".into(),

@@ -105,6 +105,9 @@ pub(super) fn cleared(task: u64, forgotten: &Forgotten) -> String {
     match forgotten {
         Forgotten::Forgotten => format!("Task {task} was cleared."),
         Forgotten::StillRunning { .. } => format!("Task {task} is still running; cancel it first."),
+        Forgotten::HeldUp { .. } => {
+            format!("Task {task} was not cleared: what is kept of tasks that were has to be removed first.")
+        }
         Forgotten::NotFound => format!("There is no task {task}."),
     }
 }

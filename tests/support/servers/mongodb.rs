@@ -87,7 +87,7 @@ impl Drop for Lease {
     }
 }
 
-/// Starts the server in its folder, then waits for the pipe to close: and removes the folder unless it is told to keep it.
+/// Starts the server in its folder, then waits for the pipe to close. Removes the folder unless it is told to keep it.
 const LIFE: &str = r#"
 trap : INT TERM HUP
 die=; if setpriv --pdeathsig KILL true 2>/dev/null; then die='setpriv --pdeathsig KILL'; fi

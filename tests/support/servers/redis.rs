@@ -24,7 +24,7 @@ pub(crate) fn redis() -> &'static Found {
     })
 }
 
-/// Starts the server in its folder, then waits for the pipe to close: and removes the folder unless it is told to keep it.
+/// Starts the server in its folder, then waits for the pipe to close. Removes the folder unless it is told to keep it.
 const LIFE: &str = r#"
 program=$1; port=$2; shift 2
 trap : INT TERM HUP

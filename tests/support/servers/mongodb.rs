@@ -163,8 +163,8 @@ impl Server {
             return Err(format!("the server ended: {last}"));
         }
         // Of one that is odd, errors are what is wanted.
-        let mut tell = if self.odd.is_empty() { tell_of_errors() } else { Box::new(drop) };
-        std::thread::spawn(move || lines.for_each(|line| tell(line)));
+        let tell = if self.odd.is_empty() { tell_of_errors() } else { Box::new(drop) };
+        std::thread::spawn(move || lines.for_each(tell));
         self.life = Some((child, pipe));
         Ok(())
     }

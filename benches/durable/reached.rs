@@ -61,6 +61,11 @@ pub(crate) async fn empty_postgres() {
     client().await.batch_execute(&sql).await.expect("an empty database");
 }
 
+/// What autovacuum does about once a minute.
+pub(crate) async fn vacuum_postgres() {
+    client().await.batch_execute("VACUUM").await.expect("a vacuum");
+}
+
 /// Nothing of an earlier sample is left.
 pub(crate) async fn empty_redis() {
     redis::cmd("FLUSHALL").exec_async(&mut connection().await).await.expect("an empty server");

@@ -133,6 +133,13 @@ impl Bench {
         self.store.close().await.expect("a close");
     }
 
+    /// Does what the server does by itself about once a minute.
+    pub(crate) async fn tidy(&self) {
+        if self.kind == Kind::Postgres {
+            reached::vacuum_postgres().await;
+        }
+    }
+
     /// Stores another task.
     pub(crate) async fn put_task(&self, task: &Task) {
         let task_id = task.spec.task_id.clone();

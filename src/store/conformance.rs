@@ -30,6 +30,7 @@ mod runs;
 mod schedules;
 mod support;
 mod tasks;
+mod turns;
 mod whole;
 
 pub use support::{claim_request, spec};
@@ -88,6 +89,7 @@ pub fn cases() -> Vec<Case> {
         leases::CASES,
         claims::CASES,
         lanes::CASES,
+        turns::CASES,
         tasks::CASES,
         schedules::CASES,
         idempotency::CASES,

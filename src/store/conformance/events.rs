@@ -6,7 +6,7 @@ use super::support::{
     A, B, GRACE, LEASE, change_with_events, done, failed, is_fenced, put, run_id, task_event, task_id,
 };
 use super::{Fixture, list};
-use crate::model::{CancelMode, Event, EventKind, Progress, RunStatus, Subject};
+use crate::model::{CancelMode, Event, EventKind, Progress, RunId, RunStatus, Subject};
 use crate::rules;
 use crate::store::{Decision, TaskWrite};
 use serde_json::json;
@@ -22,6 +22,7 @@ list! {
     events_of_racing_runs_have_cursors_of_their_own,
     progress_is_kept_and_told,
     the_limit_of_a_read_holds,
+    each_is_told_its_own_events,
     nothing_is_told_of_who_does_not_exist,
 }
 
@@ -207,6 +208,24 @@ async fn the_limit_of_a_read_holds(f: Fixture) {
             let read = f.store.events(subject.clone(), 0, limit).await.unwrap();
             assert_eq!(read.len(), limit.min(all), "{subject:?}");
         }
+    }
+}
+
+async fn each_is_told_its_own_events(f: Fixture) {
+    for (name, run, events) in [("t", "r", 1), ("other", "s", 2), ("third", "q", 1)] {
+        let task = f.task(json!({ "task_id": name })).await;
+        change_with_events(&f, &task, events).await;
+        f.queue(&task, run).await;
+    }
+    for run in ["q", "s", "r"] {
+        let own = f.events(Subject::Run(run_id(run))).await;
+        let of: Vec<_> = own.iter().map(|event| event.run_id.as_ref().map(RunId::as_str)).collect();
+        assert_eq!(of, [Some(run)]);
+    }
+    for (name, events) in [("third", 1), ("other", 2), ("t", 1)] {
+        let own = f.events(Subject::Task(task_id(name))).await;
+        let of: Vec<_> = own.iter().map(|event| event.task_id.as_str()).collect();
+        assert_eq!(of, vec![name; events]);
     }
 }
 

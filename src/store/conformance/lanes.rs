@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::support::{A, agent, ask, claim_request, done, failed, ids, is_fenced, run_id, unmoved};
+use super::support::{A, ask, claim_request, done, failed, ids, is_fenced, run_id, unmoved};
 use super::{Fixture, list};
 use crate::model::{CancelMode, Place, Run, RunId, RunStatus, Task, Trigger};
 use crate::rules::{self, Overlap};
-use crate::store::{ClaimRequest, Decision, LaneView, Refusal};
+use crate::store::{Decision, LaneView, Refusal};
 use futures_util::future::join_all;
 use serde_json::json;
 
@@ -24,10 +24,6 @@ list! {
     each_final_state_frees_the_lane,
     field_k01_a_dead_holder_frees_the_lane,
     field_k02_blocked_runs_all_end_without_a_new_enqueue,
-    who_gets_room_while_others_are_claimed_goes_in_its_turn,
-    field_g03_blocked_runs_of_other_lanes_do_not_hide_a_ready_one,
-    a_cancelled_waiting_run_wakes_the_next,
-    a_paused_run_wakes_the_next,
     a_lane_shows_who_is_in_it_in_order,
     a_lane_shows_a_queued_run_that_a_schedule_wanted,
     the_version_of_a_lane_rises_when_something_comes_or_goes,
@@ -293,71 +289,6 @@ async fn field_k02_blocked_runs_all_end_without_a_new_enqueue(f: Fixture) {
 }
 
 /// Found by random commands: a grant in a lane lets another run have room there, which comes before what is ready.
-async fn who_gets_room_while_others_are_claimed_goes_in_its_turn(f: Fixture) {
-    let fields = |id: &str, agent: &str, overlap: &str| {
-        json!({ "task_id": id, "agent_id": agent, "overlap_policy": overlap, "concurrency_key": "k",
-            "concurrency_limit": 2 })
-    };
-    let one = f.task(fields("one", "agent", "queue_next")).await;
-    let many = f.task(fields("many", "agent", "allow_parallel")).await;
-    let later = f.task(fields("later", "other", "allow_parallel")).await;
-    f.queue_many(&many, "holder", 2).await;
-    let (first, second) = (f.begin(A).await, f.begin(A).await);
-    f.queue_many(&one, "one", 2).await;
-    f.queue(&many, "many").await;
-    f.later(Duration::from_secs(1));
-    f.queue(&later, "later").await;
-    // Each end gives room to one waiting run of each agent: "many" still waits.
-    f.finish(&first, done("x")).await;
-    f.finish(&second, done("x")).await;
-    let agents = [agent("agent"), agent("other")].into();
-    let claimed = f.store.claim(ClaimRequest { agents, ..claim_request(A, 10) }).await.unwrap();
-    assert_eq!(ids(&claimed), ["one0", "many"], "the second of \"one\" waits for the first");
-    f.sound().await;
-}
-
-async fn field_g03_blocked_runs_of_other_lanes_do_not_hide_a_ready_one(f: Fixture) {
-    let blocked =
-        f.task(json!({ "task_id": "blocked", "overlap_policy": "queue_next", "priority": 9 })).await;
-    let free = f.task(json!({ "task_id": "free" })).await;
-    f.queue_many(&blocked, "b", 3000).await;
-    assert_eq!(ids(&f.claim(A, 1).await), ["b0"]);
-    f.queue(&free, "free").await;
-    // A store may look at a bounded number of runs in vain, and at none of them twice.
-    let mut found = Vec::new();
-    for _ in 0..5 {
-        found.extend(f.claim(A, 10).await);
-    }
-    assert_eq!(ids(&found), ["free"]);
-}
-
-async fn a_cancelled_waiting_run_wakes_the_next(f: Fixture) {
-    let task = f.task(json!({ "overlap_policy": "queue_next" })).await;
-    f.queue(&task, "holder").await;
-    let holder = f.begin(A).await;
-    let second = f.queue(&task, "second").await;
-    f.queue(&task, "third").await;
-    f.finish(&holder, done("x")).await;
-    // The second has been made ready, and goes before anybody looks.
-    f.cancel(&second, CancelMode::Cooperative).await;
-    assert_eq!(ids(&f.claim(A, 10).await), ["third"]);
-    f.sound().await;
-}
-
-async fn a_paused_run_wakes_the_next(f: Fixture) {
-    let fields = |id: &str| json!({ "task_id": id, "concurrency_key": "k" });
-    let (one, two, three) =
-        (f.task(fields("one")).await, f.task(fields("two")).await, f.task(fields("three")).await);
-    f.queue(&one, "holder").await;
-    let holder = f.begin(A).await;
-    f.queue(&two, "paused").await;
-    f.queue(&three, "next").await;
-    f.change(&two, |spec| spec.enabled = false).await;
-    f.finish(&holder, done("x")).await;
-    assert_eq!(ids(&f.claim(A, 10).await), ["next"]);
-    f.sound().await;
-}
-
 async fn a_lane_shows_who_is_in_it_in_order(f: Fixture) {
     let task = f.task(json!({ "overlap_policy": "queue_next" })).await;
     assert_eq!(f.lane("task:t").await, LaneView::default(), "nothing is in it");

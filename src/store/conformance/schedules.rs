@@ -258,7 +258,11 @@ async fn occurrences_are_kept_as_they_were_recorded(f: Fixture) {
         records.push(Occurrence { count: n * n, ..occurrence(&task, due_at, now, outcome) });
     }
     f.commit(Decision { occurrences: records.clone(), ..Decision::default() }).await.unwrap();
+    let other = f.task(json!({ "task_id": "other" })).await;
+    let others = vec![skipped(&other, now)];
+    f.commit(Decision { occurrences: others.clone(), ..Decision::default() }).await.unwrap();
     assert_eq!(f.store.occurrences(&task_id("t"), PageRequest::default()).await.unwrap().items, records);
+    assert_eq!(f.store.occurrences(&task_id("other"), PageRequest::default()).await.unwrap().items, others);
     assert!(f.store.occurrences(&task_id("none"), PageRequest::default()).await.unwrap().items.is_empty());
 }
 

@@ -12,7 +12,7 @@ use crate::flavour::Flavour;
 use crate::measure::{Samples, interleave, number, per_second};
 use crate::memory::{Load, Variant};
 use crate::options::{Group, Plan};
-use crate::ours::{self, function, object};
+use crate::ours::{self, actor, function, object};
 use crate::table::{Goal, Row, Table, Unit, show};
 
 /// Callers at once where it is not one.
@@ -64,6 +64,7 @@ struct Round {
     functions: Life,
     functions_at_once: Life,
     objects: Life,
+    actors: Life,
 }
 
 /// The counted rounds of one population.
@@ -119,6 +120,7 @@ fn live(flavour: Flavour, ids: &Arc<[ProcessId]>) -> Round {
         functions: ours(1, function),
         functions_at_once: ours(CALLERS, function),
         objects: ours(CALLERS, object),
+        actors: ours(CALLERS, actor),
     }
 }
 
@@ -151,6 +153,7 @@ fn print_closes(table: &Table, flavour: Flavour, lives: &Lives, aim: f64) {
     let tasks = lives.closes_in_milliseconds(|round| &round.tasks);
     let functions = lives.closes_in_milliseconds(|round| &round.functions);
     let objects = lives.closes_in_milliseconds(|round| &round.objects);
+    let actors = lives.closes_in_milliseconds(|round| &round.actors);
     let row = |kind, own: &Samples, name, baseline: &Samples| {
         Row::new(format!("close {} {kind}", show(lives.count)), flavour.name(), own, Unit::Milliseconds)
             .beside(name, baseline, Unit::Milliseconds)
@@ -162,6 +165,7 @@ fn print_closes(table: &Table, flavour: Flavour, lives: &Lives, aim: f64) {
     table.print(beside_idle.aim(Goal::AtMost(aim), &functions, Unit::Milliseconds));
     table.print(row("functions", &functions, "bare tasks", &tasks));
     table.print(row("objects", &objects, "idle actors", &idle));
+    table.print(row("actors", &actors, "idle actors", &idle));
 }
 
 /// How much dearer one process of many is than one of few: 1 is linear.

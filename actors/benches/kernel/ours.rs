@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tenure_actors::{
     Application, ApplicationSpec, ManagedProcess, ProcessContext, ProcessId, ProcessResult, ProcessSpec,
     Registry,
@@ -51,6 +52,24 @@ impl ManagedProcess for Plain {
 
 pub(crate) fn object() -> ProcessSpec {
     ProcessSpec::object("object", Arc::new(Plain))
+}
+
+/// An actor of a plugin with nothing to do: the wrapper that answers for it is another.
+struct Guest;
+
+impl Actor for Guest {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+        BEGUN.one_more();
+        Ok(())
+    }
+}
+
+pub(crate) fn actor() -> ProcessSpec {
+    ProcessSpec::actor("actor", Guest, |_| ())
 }
 
 /// Starts a process under every id: so many callers, each one start after the other.

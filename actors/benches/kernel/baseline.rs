@@ -119,6 +119,42 @@ impl Actor for Job {
     }
 }
 
+/// An actor that answers for one below it: ends it when it is told to, and then itself.
+struct Warden;
+
+impl Actor for Warden {
+    type Msg = ();
+    type State = ActorRef<()>;
+    type Arguments = ();
+
+    async fn pre_start(&self, myself: ActorRef<()>, (): ()) -> Result<ActorRef<()>, ActorProcessingErr> {
+        let (below, _) = Actor::spawn_linked(None, Idle, (), myself.get_cell()).await?;
+        Ok(below)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<()>,
+        (): (),
+        below: &mut ActorRef<()>,
+    ) -> Result<(), ActorProcessingErr> {
+        below.stop(None);
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<()>,
+        event: SupervisionEvent,
+        _: &mut ActorRef<()>,
+    ) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorTerminated(..) = event {
+            myself.stop(None);
+        }
+        Ok(())
+    }
+}
+
 /// A child, and how it is told to stop.
 pub(crate) struct Started<S> {
     stop: S,
@@ -141,6 +177,12 @@ pub(crate) async fn start_job(parent: &Parent) -> Started<CancellationToken> {
     Started { stop, task }
 }
 
+async fn start_pair(parent: &Parent) -> Started<ActorRef<()>> {
+    let spawned = Actor::spawn_linked(None, Warden, (), parent.actor.get_cell()).await;
+    let (stop, task) = spawned.expect("a child");
+    Started { stop, task }
+}
+
 // --- their lives ------------------------------------------------------------------------------------------
 
 pub(crate) async fn life_of_idle(count: usize) -> Life {
@@ -149,6 +191,10 @@ pub(crate) async fn life_of_idle(count: usize) -> Life {
 
 pub(crate) async fn life_of_jobs(count: usize) -> Life {
     life(count, start_job, CancellationToken::cancel).await
+}
+
+pub(crate) async fn life_of_pairs(count: usize) -> Life {
+    life(count, start_pair, |warden: &ActorRef<()>| warden.cast(()).expect("the warden runs")).await
 }
 
 /// Starts so many, waits until the supervisor has seen them all running, stops them in reverse start order and

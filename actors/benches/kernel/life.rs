@@ -60,6 +60,7 @@ impl Begun {
 struct Round {
     idle: Life,
     jobs: Life,
+    pairs: Life,
     tasks: Life,
     functions: Life,
     functions_at_once: Life,
@@ -116,6 +117,7 @@ fn live(flavour: Flavour, ids: &Arc<[ProcessId]>) -> Round {
     Round {
         idle: flavour.run(baseline::life_of_idle(ids.len())),
         jobs: flavour.run(baseline::life_of_jobs(ids.len())),
+        pairs: flavour.run(baseline::life_of_pairs(ids.len())),
         tasks: flavour.run(baseline::life_of_tasks(ids.len())),
         functions: ours(1, function),
         functions_at_once: ours(CALLERS, function),
@@ -165,6 +167,9 @@ fn print_closes(table: &Table, flavour: Flavour, lives: &Lives, aim: f64) {
     table.print(beside_idle.aim(Goal::AtMost(aim), &functions, Unit::Milliseconds));
     table.print(row("functions", &functions, "bare tasks", &tasks));
     table.print(row("objects", &objects, "idle actors", &idle));
+    let pairs = lives.closes_in_milliseconds(|round| &round.pairs);
+    let beside_pairs = row("actors", &actors, "pairs of actors", &pairs);
+    table.print(beside_pairs.goal(Goal::AtMost(1.2), &actors.over(&pairs), Unit::Times));
     table.print(row("actors", &actors, "idle actors", &idle));
 }
 

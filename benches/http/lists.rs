@@ -1,10 +1,12 @@
 //! Lists of a store with very many runs, by every documented filter, beside the same calls of the facade.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::BoxFuture;
 use tenure::Tenure;
-use tenure::model::{AgentId, RunStatus, TaskId, Trigger};
+use tenure::model::{AgentId, RunId, RunStatus, Subject, TaskId, Trigger};
 use tenure::store::{PageRequest, RunFilter};
 use tokio::runtime::Runtime;
 
@@ -20,13 +22,26 @@ use crate::table::{Goal, Row, Table, Unit, show};
 /// In milliseconds.
 const GOAL: Goal = Goal::AtMost(50.0);
 
-/// Up to how many runs the interface counts.
+/// Up to how many runs and tasks the interface counts, and how many of a list and of events it tells at once.
 const EXACT: u64 = 10_000;
+const PAGE: usize = 100;
+const EVENTS: usize = 1_000;
 
-/// A filter, as it is asked for over HTTP and of the facade.
+/// A list, as it is asked for over HTTP and of the facade.
 struct Case {
-    query: String,
-    filter: RunFilter,
+    /// How the list is named, and what is asked.
+    figure: String,
+    path: String,
+    /// What is called of the facade.
+    calls: &'static str,
+    look: Look,
+}
+
+type Look = Arc<dyn Fn(Tenure) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A look at the facade, as a value.
+fn look<F: Future<Output = ()> + Send + 'static>(look: impl Fn(Tenure) -> F + Send + Sync + 'static) -> Look {
+    Arc::new(move |tenure| Box::pin(look(tenure)))
 }
 
 pub(crate) fn measure(plan: &Plan, table: &Table) {
@@ -36,31 +51,23 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
         let span = seed(&bench, plan.listed).await;
         (Served::open(bench, Agent::None).await, span)
     });
-    for Case { query, filter } in cases(&span) {
-        let path = format!("/background/runs?{query}");
+    let mut cases = filters(&span);
+    cases.extend(others(&callers, &served));
+    for Case { figure, path, calls, look } in cases {
         let over_http = || over_http(&callers, &served, &path, plan.lists);
-        let facade = || of_facade(&host, &served.tenure, &filter, plan.lists);
+        let facade = || of_facade(&host, &served.tenure, &look, plan.lists);
         let [ours, facade] = interleave_numbers(plan.rounds, [&over_http as &dyn Fn() -> f64, &facade]);
-        let said = query.replace(&span.early.to_string(), "EARLY").replace(&span.late.to_string(), "LATE");
-        let said = if said.is_empty() { "no filter" } else { &said };
-        let figure = format!("{} runs, a page and its total: `{said}`: p95", show(plan.listed));
+        let figure = format!("{} runs{figure}: p95", show(plan.listed));
         let row = Row::new(figure, Kind::Full.name(), &ours, Unit::Milliseconds)
-            .beside("runs and count_runs of the facade", &facade, Unit::Milliseconds)
+            .beside(calls, &facade, Unit::Milliseconds)
             .compared(&ours.over(&facade), Unit::Times);
-        table.print(row.goal(GOAL, &ours, Unit::Milliseconds));
-    }
-    for (said, path) in others(&callers, &served) {
-        let over_http = || over_http(&callers, &served, &path, plan.lists);
-        let [ours] = interleave_numbers(plan.rounds, [&over_http as &dyn Fn() -> f64]);
-        let figure = format!("{} runs: `{said}`: p95", show(plan.listed));
-        let row = Row::new(figure, Kind::Full.name(), &ours, Unit::Milliseconds);
         table.print(row.goal(GOAL, &ours, Unit::Milliseconds));
     }
     host.block_on(served.end());
 }
 
 /// Every filter, by which many are found, few, and none.
-fn cases(span: &Span) -> Vec<Case> {
+fn filters(span: &Span) -> Vec<Case> {
     let all = RunFilter::default;
     let task = |name: &str| RunFilter { task_id: Some(TaskId::new(name).expect("a name")), ..all() };
     let agent = |name: &str| RunFilter { agent_id: Some(AgentId::new(name).expect("a name")), ..all() };
@@ -94,33 +101,109 @@ fn cases(span: &Span) -> Vec<Case> {
         ("task_id=t-7&status=failed".to_owned(), RunFilter { statuses: failed.to_vec(), ..task("t-7") }),
         ("task_id=t-7&text=needle".to_owned(), RunFilter { text: Some("needle".to_owned()), ..task("t-7") }),
     ];
-    cases.into_iter().map(|(query, filter)| Case { query, filter }).collect()
+    let case = |(query, filter): (String, RunFilter)| {
+        let said = query.replace(&early.to_string(), "EARLY").replace(&late.to_string(), "LATE");
+        let said = if said.is_empty() { "no filter" } else { &said };
+        Case {
+            figure: format!(", a page and its total: `{said}`"),
+            path: format!("/background/runs?{query}"),
+            calls: "runs and count_runs of the facade",
+            look: look(move |tenure| page_and_total(tenure, filter.clone(), None)),
+        }
+    };
+    cases.into_iter().map(case).collect()
 }
 
-/// What else is a list: how it is named, and its path.
-fn others(callers: &Runtime, served: &Served) -> Vec<(&'static str, String)> {
+async fn page_and_total(tenure: Tenure, filter: RunFilter, cursor: Option<String>) {
+    let found = tenure.runs(filter.clone(), PageRequest { limit: PAGE, cursor }).await.expect("a page");
+    let total = tenure.count_runs(filter, EXACT).await.expect("a total");
+    std::hint::black_box((found, total));
+}
+
+/// What else is a list.
+fn others(callers: &Runtime, served: &Served) -> Vec<Case> {
     let first = callers.block_on(async {
         let mut caller = Caller::connect(served.address).await;
         let answer = caller.ask(&get("/background/runs?limit=1000"), 200).await;
         serde_json::from_slice::<serde_json::Value>(answer).expect("JSON")
     });
-    let cursor = first["next_cursor"].as_str().unwrap_or_default();
-    let run_id = first["runs"][0]["run_id"].as_str().expect("a run");
-    let plain = [
-        "/background/events",
-        "/background/events?task_id=rare",
-        "/background/tasks",
-        "/background/tasks/t-7/status",
-        "/background/tasks/t-7/occurrences",
-        "/background/agents",
-        "/background/status",
+    let run_id = RunId::new(first["runs"][0]["run_id"].as_str().expect("a run")).expect("a name");
+    let task = TaskId::new("t-7").expect("a name");
+    let page = || PageRequest { limit: PAGE, cursor: None };
+    let (status_of, occurrences_of, of_run) = (task.clone(), task, Subject::Run(run_id.clone()));
+    let case = |name: &str, path: &str, calls, look| Case {
+        figure: format!(": `/background/{name}`"),
+        path: format!("/background/{path}"),
+        calls,
+        look,
+    };
+    let plain = |path: &str, calls, look| case(path, path, calls, look);
+    let mut cases = vec![
+        plain("events", "events of the facade", look(|tenure| events(tenure, Subject::All, 1))),
+        plain(
+            "events?task_id=rare",
+            "all events of ten pages",
+            look(|tenure| events(tenure, Subject::All, 10)),
+        ),
+        plain("tasks", "tasks and count_tasks of the facade", look(tasks)),
+        plain(
+            "tasks/t-7/status",
+            "task_status of the facade",
+            look(move |tenure| {
+                let task = status_of.clone();
+                async move { drop(std::hint::black_box(tenure.task_status(&task).await.expect("a task"))) }
+            }),
+        ),
+        plain(
+            "tasks/t-7/occurrences",
+            "occurrences of the facade",
+            look(move |tenure| {
+                let task = occurrences_of.clone();
+                async move { drop(std::hint::black_box(tenure.occurrences(&task, page()).await.expect("a page"))) }
+            }),
+        ),
+        plain("agents", "agents of the facade", look(agents)),
+        plain("status", "status and count_tasks of the facade", look(status)),
+        case(
+            "runs/RUN/events",
+            &format!("runs/{run_id}/events"),
+            "events of the facade",
+            look(move |tenure| events(tenure, of_run.clone(), 1)),
+        ),
     ];
-    let mut paths: Vec<(&'static str, String)> = plain.map(|path| (path, path.to_owned())).into();
-    paths.push(("/background/runs/RUN/events", format!("/background/runs/{run_id}/events")));
-    if !cursor.is_empty() {
-        paths.push(("/background/runs?cursor=CURSOR", format!("/background/runs?cursor={cursor}")));
+    if let Some(cursor) = first["next_cursor"].as_str().map(str::to_owned) {
+        cases.push(case(
+            "runs?cursor=CURSOR",
+            &format!("runs?cursor={cursor}"),
+            "runs and count_runs of the facade",
+            look(move |tenure| page_and_total(tenure, RunFilter::default(), Some(cursor.clone()))),
+        ));
     }
-    paths
+    cases
+}
+
+async fn tasks(tenure: Tenure) {
+    let found = tenure.tasks(PageRequest { limit: PAGE, cursor: None }).await.expect("a page");
+    std::hint::black_box((found, tenure.count_tasks(EXACT).await.expect("a total")));
+}
+
+async fn agents(tenure: Tenure) {
+    std::hint::black_box(tenure.agents());
+}
+
+async fn status(tenure: Tenure) {
+    let status = tenure.status().await.expect("a status");
+    std::hint::black_box((status, tenure.count_tasks(EXACT).await.expect("a total")));
+}
+
+/// So many pages of events, as many as the interface tells or looks at.
+async fn events(tenure: Tenure, subject: Subject, pages: usize) {
+    let mut after = 0;
+    for _ in 0..pages {
+        let found = tenure.events(subject.clone(), after, EVENTS).await.expect("events");
+        after = found.last().map_or(after, |event| event.cursor);
+        std::hint::black_box(found);
+    }
 }
 
 /// The p95 of so many requests, in milliseconds.
@@ -138,16 +221,13 @@ fn over_http(callers: &Runtime, served: &Served, path: &str, count: usize) -> f6
     })
 }
 
-fn of_facade(host: &Runtime, tenure: &Tenure, filter: &RunFilter, count: usize) -> f64 {
-    let (tenure, filter) = (tenure.clone(), filter.clone());
+fn of_facade(host: &Runtime, tenure: &Tenure, look: &Look, count: usize) -> f64 {
+    let (tenure, look) = (tenure.clone(), Arc::clone(look));
     let caller = host.spawn(async move {
         let mut delays = Vec::with_capacity(count);
         for _ in 0..count {
             let asked = Instant::now();
-            let page = PageRequest { limit: 100, cursor: None };
-            let found = tenure.runs(filter.clone(), page).await.expect("a page");
-            let total = tenure.count_runs(filter.clone(), EXACT).await.expect("a total");
-            std::hint::black_box((found, total));
+            look(tenure.clone()).await;
             delays.push(asked.elapsed());
         }
         percentile(&mut delays, 95)

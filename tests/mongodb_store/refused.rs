@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
+use mongodb::error::ErrorKind;
 use serde_json::json;
 use tenure::model::{RunId, RunStatus, Subject};
 use tenure::store::{MongoOptions, MongoStore, RefusedKind, Store as _, StoreError};
@@ -110,7 +111,8 @@ async fn what_fails_within_the_server_is_done_once_it_does_not() {
         runs::queue(&store, &task, command).await.unwrap();
     }
     let mut options = options;
-    options.patience = Duration::from_millis(100);
+    // Nothing here takes so long: the server answers that it failed, again and again.
+    options.patience = Duration::from_secs(5);
     let store = MongoStore::connect(options).await.unwrap();
     fails(&beside, "insert", i32::MAX).await;
     let (kind, message) = refusal(runs::queue(&store, &task, "never").await);
@@ -119,6 +121,7 @@ async fn what_fails_within_the_server_is_done_once_it_does_not() {
     let unknown = runs::queue(&store, &task, "perhaps").await.unwrap_err();
     assert!(matches!(unknown, StoreError::Unknown { .. }), "{unknown}");
     fails(&beside, "commitTransaction", 0).await;
+    // Which is not known until it is looked at: the server only says that it failed, and did nothing.
     let events = store.events(Subject::All, 0, 10).await.unwrap();
     let names: Vec<_> = events.iter().filter_map(|event| event.run_id.as_ref()).map(RunId::as_str).collect();
     assert_eq!(names, ["insert", "findAndModify", "update", "commitTransaction"]);
@@ -138,4 +141,17 @@ async fn a_commit_that_fails_within_the_server_is_made_again_and_happens_once() 
     let mut counts = store.counts(None).await.unwrap();
     counts.retain(|(_, many)| *many > 0);
     assert_eq!(counts, [(RunStatus::Completed, 10)]);
+
+    // Of a client that does not try again each second transaction fails, with the server's word for its own error.
+    let client = mongodb::Client::with_uri_str(server.url()).await.unwrap();
+    let mut session = client.start_session().await.unwrap();
+    let mut codes = Vec::new();
+    for n in 0..4 {
+        session.start_transaction().await.unwrap();
+        let meta = client.database("commits").collection::<Document>("beside");
+        meta.insert_one(doc! { "_id": n }).session(&mut session).await.unwrap();
+        codes.extend(session.commit_transaction().await.err().map(|error| error.kind));
+    }
+    let of_the_server = |kind: &ErrorKind| matches!(kind, ErrorKind::Command(error) if error.code == 1);
+    assert_eq!(codes.iter().filter(|kind| of_the_server(kind)).count(), 2, "{codes:?}");
 }

@@ -288,7 +288,6 @@ async fn field_k02_blocked_runs_all_end_without_a_new_enqueue(f: Fixture) {
     f.sound().await;
 }
 
-/// Found by random commands: a grant in a lane lets another run have room there, which comes before what is ready.
 async fn a_lane_shows_who_is_in_it_in_order(f: Fixture) {
     let task = f.task(json!({ "overlap_policy": "queue_next" })).await;
     assert_eq!(f.lane("task:t").await, LaneView::default(), "nothing is in it");

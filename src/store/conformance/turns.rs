@@ -36,6 +36,7 @@ async fn crossing(f: &Fixture) -> [Run; 2] {
     started
 }
 
+/// Found by random commands: a grant in a lane lets another run have room there, which comes before what is ready.
 async fn who_gets_room_while_others_are_claimed_goes_in_its_turn(f: Fixture) {
     for run in crossing(&f).await {
         f.finish(&run, done("x")).await;

@@ -1,7 +1,7 @@
 //! What goes wrong below, told in the store's words. No error shows a password: the server's and the driver's name
 //! none, and an address that cannot be read is not repeated.
 
-use mongodb::error::{Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::error::{Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR};
 
 use crate::store::pager::{InvalidPage, Unreadable};
 use crate::store::{RefusedKind, StoreError};
@@ -83,20 +83,26 @@ impl Fault {
         self.code() == Some(48)
     }
 
-    /// Of a commit: whether it may have happened.
+    /// Of a commit: whether it may have happened. Only with this label does the server say that nothing is left.
     pub(super) fn leaves_a_commit_open(&self) -> bool {
         match self {
-            Self::Driver(error) => {
-                error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) || code(error).is_none()
-            }
+            Self::Driver(error) => !error.contains_label(TRANSIENT_TRANSACTION_ERROR),
             Self::Silent => true,
             _ => false,
         }
     }
 
-    /// Whether the surroundings are at fault and not what was asked: trying the parts alone cannot help.
+    /// Whether the server has said so, and not the driver that it heard nothing.
+    pub(super) fn is_an_answer(&self) -> bool {
+        self.code().is_some()
+    }
+
+    /// Whether the surroundings are at fault and not what was asked: trying the parts alone cannot help. The server may
+    /// fail at one part alone.
     pub(super) fn is_of_the_surroundings(&self) -> bool {
-        matches!(self.kind(), RefusedKind::Unavailable | RefusedKind::Full | RefusedKind::ReadOnly)
+        let kind =
+            matches!(self.kind(), RefusedKind::Unavailable | RefusedKind::Full | RefusedKind::ReadOnly);
+        kind && !self.is_of_the_server()
     }
 
     fn kind(&self) -> RefusedKind {

@@ -238,11 +238,12 @@ impl Tx {
         for _ in 0..MOST_COMMITS {
             match self.session.commit_transaction().await.map_err(Fault::from) {
                 Ok(()) => return Ok(()),
-                // It failed within the server, which knows when it is asked again.
-                Err(fault) if fault.is_of_the_server() => last = fault,
-                // As long as every answer came, what the server says is sure.
+                // A server that has lost its memory meanwhile does not know either.
                 Err(fault) if answered && !fault.leaves_a_commit_open() => return Err(Failed::Before(fault)),
-                Err(fault) => (last, answered) = (fault, false),
+                Err(fault) => {
+                    answered &= fault.is_an_answer();
+                    last = fault;
+                }
             }
         }
         Err(Failed::AtCommit(last))

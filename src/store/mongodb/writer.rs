@@ -20,6 +20,8 @@ const MOST_WORK: usize = 2048;
 /// How long a transaction that was in somebody's way waits, at first and at most, before it is tried again.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
+/// How often a transaction is tried again because something went wrong within the server.
+const MOST_FAILURES: u32 = 5;
 
 /// Where an answer goes.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -187,13 +189,17 @@ impl Writer {
         }
     }
 
-    /// Makes the transaction; again, after a while, as long as others are in the way of it or the server fails.
+    /// Makes the transaction; again, after a while, as long as others are in the way of it, and some times if the server
+    /// fails.
     async fn persist(&mut self, batch: &[Command]) -> Result<Done, Failed> {
         let until = Instant::now() + self.db.options.patience;
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut failures) = (FIRST_PAUSE, 0);
         loop {
             match self.within(batch).await {
-                Err(Failed::Before(fault)) if fault.may_pass() && Instant::now() < until => {
+                Err(Failed::Before(fault))
+                    if fault.may_pass() && failures < MOST_FAILURES && Instant::now() < until =>
+                {
+                    failures += u32::from(fault.is_of_the_server());
                     tracing::debug!(%fault, "a transaction is tried again");
                     tokio::time::sleep(some_of(pause)).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);

@@ -136,7 +136,8 @@ impl Server {
 
     /// Starts it again, on the same port and with the same data.
     pub(crate) fn begin(&mut self) -> Result<(), String> {
-        let program = program().ok_or(
+        let found = if self.odd.is_empty() { program() } else { slower() };
+        let program = found.ok_or(
             "no program secantusd-rs or secantusd-py; `python3 -m venv .venv-mongo && .venv-mongo/bin/pip install \
              secantusdb==0.7.0b3` makes one, TENURE_TEST_SECANTUSD names one, and TENURE_TEST_MONGODB a server",
         )?;
@@ -214,12 +215,17 @@ pub(crate) fn program() -> Option<Vec<PathBuf>> {
     if let Some(named) = std::env::var_os("TENURE_TEST_SECANTUSD") {
         return Some(vec![named.into()]);
     }
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let made = package.join(".venv-mongo/bin");
-    let found = |name: &str| programs(&[name], std::slice::from_ref(&made)).map(|folder| folder.join(name));
-    if let Some(rust) = found("secantusd-rs") {
-        return Some(vec![rust]);
-    }
-    let python = found("secantusd-py")?.with_file_name("python3");
-    Some(vec![python, package.join("tests/support/servers/secantusd.py")])
+    made("secantusd-rs").map(|rust| vec![rust]).or_else(slower)
+}
+
+/// That of the slower one, which can be odd.
+fn slower() -> Option<Vec<PathBuf>> {
+    let python = made("secantusd-py")?.with_file_name("python3");
+    Some(vec![python, Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/servers/secantusd.py")])
+}
+
+/// A program of this name, of the environment that the check makes or of the path.
+fn made(name: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv-mongo/bin");
+    programs(&[name], &[folder]).map(|folder| folder.join(name))
 }

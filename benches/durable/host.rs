@@ -117,8 +117,10 @@ pub(crate) fn measure_full(plan: &Plan, table: &Table) {
         let Filled { rates: full, mut before, mut there, mut after } = runtime().block_on(fill(plan, kind));
         let sample = || drained(kind, plan.backlog, 1);
         let [empty] = interleave_numbers(plan.rounds, [&sample as &dyn Fn() -> f64]);
-        let (finished, future) = (show(plan.finished), show(plan.future));
-        let figure = format!("the same with {finished} finished and {future} future runs in the store");
+        let (finished, future, held) = (show(plan.finished), show(plan.future), show(plan.held));
+        let figure = format!(
+            "the same with {finished} finished, {future} future, {held} held and {held} blocked runs in the store"
+        );
         let row = Row::new(figure, kind.name(), &full, Unit::PerSecond);
         let row = row.beside("empty store", &empty, Unit::PerSecond);
         table.print(row.ratio_goal(Goal::AtLeast(0.75), &full.over(&empty)));
@@ -155,6 +157,8 @@ async fn fill(plan: &Plan, kind: Kind) -> Filled {
     bench.finished(plan.finished, 1000).await;
     bench.enqueue(plan.future, 1000, Duration::from_secs(365 * 86_400)).await;
     done += u64::try_from(plan.finished).expect("a count");
+    bench.held(plan.held, 1000).await;
+    bench.blocked(plan.held, 1000).await;
     bench.tidy().await;
     let there = claims(&bench).await;
     let mut rates = Vec::new();

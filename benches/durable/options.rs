@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) finished: usize,
     /// Future runs in a full file.
     pub(crate) future: usize,
+    /// Runs that are held, and as many that are blocked, beside them.
+    pub(crate) held: usize,
     /// Runs whose delay is taken.
     pub(crate) prompt: usize,
     /// Leases that are renewed at once.
@@ -80,6 +82,7 @@ impl Plan {
             backlog: 100_000,
             finished: 1_000_000,
             future: 500_000,
+            held: 100_000,
             prompt: 500,
             leases: 10_000,
             unheard: 30,
@@ -94,6 +97,7 @@ impl Plan {
             backlog: 500,
             finished: 1_000,
             future: 500,
+            held: 100,
             prompt: 5,
             leases: 500,
             unheard: 1,

@@ -95,6 +95,12 @@ async fn store(kind: Kind, path: &Path) -> Arc<dyn Store> {
 pub(crate) const SPEC: &str =
     r#"{"task_id":"t","agent_id":"noop","query":"do nothing","overlap_policy":"allow_parallel"}"#;
 
+const ONE_AT_A_TIME: &str =
+    r#"{"task_id":"one","agent_id":"noop","query":"do nothing","overlap_policy":"queue_next"}"#;
+
+/// A lease that lasts longer than anything here.
+const LONG: Duration = Duration::from_secs(86_400);
+
 pub(crate) fn task(spec: &str, now: Timestamp) -> Task {
     let spec = TaskSpec::parse(spec).expect("a task");
     Task { spec, created_at: now, updated_at: now, revision: 1, last_event: 0 }
@@ -165,6 +171,10 @@ impl Bench {
     }
 
     pub(crate) fn queued(&self, now: Timestamp, after: Duration) -> RunWrite {
+        self.queued_of(&self.task, now, after)
+    }
+
+    fn queued_of(&self, task: &Task, now: Timestamp, after: Duration) -> RunWrite {
         let due_at = now.plus(after);
         let wanted = Wanted {
             trigger: Trigger::Manual,
@@ -172,17 +182,46 @@ impl Bench {
             not_before: due_at,
             ..Wanted::now(RunId::generate(), now)
         };
-        rules::enqueue(&self.task, wanted, self.moment(now))
+        rules::enqueue(task, wanted, self.moment(now))
     }
 
     /// Runs that wait, in batches.
     pub(crate) async fn enqueue(&self, count: usize, batch: usize, after: Duration) {
+        self.enqueue_of(&self.task, count, batch, after).await;
+    }
+
+    async fn enqueue_of(&self, task: &Task, count: usize, batch: usize, after: Duration) {
         let mut left = count;
         while left > 0 {
             let now = self.now().await;
             let many = left.min(batch);
-            self.commit((0..many).map(|_| self.queued(now, after).into()).collect()).await;
+            self.commit((0..many).map(|_| self.queued_of(task, now, after).into()).collect()).await;
             left -= many;
+        }
+    }
+
+    /// Runs that somebody executes for longer than anything here takes, in batches.
+    pub(crate) async fn held(&self, count: usize, batch: usize) {
+        self.enqueue(count, batch, Duration::ZERO).await;
+        self.hold(count, batch).await;
+    }
+
+    /// Runs of a task that executes one at a time, behind one that is held.
+    pub(crate) async fn blocked(&self, count: usize, batch: usize) {
+        let task = task(ONE_AT_A_TIME, self.now().await);
+        self.put_task(&task).await;
+        self.enqueue_of(&task, 1, 1, Duration::ZERO).await;
+        self.hold(1, 1).await;
+        self.enqueue_of(&task, count, batch, Duration::ZERO).await;
+    }
+
+    /// Claims and begins so many of those that are ready.
+    async fn hold(&self, count: usize, batch: usize) {
+        let mut left = count;
+        while left > 0 {
+            let claimed = self.claim_for(left.min(batch), LONG).await;
+            left -= claimed.len();
+            self.begin(&claimed, self.now().await).await;
         }
     }
 

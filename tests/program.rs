@@ -1,8 +1,12 @@
 //! The program as people and scripts meet it: the real binary, its output, its exit codes, its signals.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
 
+#[path = "program/brief.rs"]
+mod brief;
 #[path = "program/config.rs"]
 mod config;
+#[path = "program/curl.rs"]
+mod curl;
 #[cfg(target_os = "linux")]
 #[path = "program/janitor.rs"]
 mod janitor;
@@ -17,6 +21,8 @@ mod left;
 mod orphans;
 #[path = "program/owned.rs"]
 mod owned;
+#[path = "program/readme.rs"]
+mod readme;
 #[path = "program/reload.rs"]
 mod reload;
 #[path = "program/run.rs"]
@@ -25,3 +31,5 @@ mod run;
 mod said;
 #[path = "program/serve.rs"]
 mod serve;
+#[path = "support/servers.rs"]
+mod servers;

@@ -3,10 +3,15 @@
 
 #[path = "program/brief.rs"]
 mod brief;
+#[path = "program/chat.rs"]
+mod chat;
 #[path = "program/config.rs"]
 mod config;
 #[path = "program/curl.rs"]
 mod curl;
+#[allow(dead_code, reason = "shared with other tests, each of which uses some of it")]
+#[path = "agents/endpoint.rs"]
+mod endpoint;
 #[cfg(target_os = "linux")]
 #[path = "program/janitor.rs"]
 mod janitor;
@@ -25,11 +30,17 @@ mod owned;
 mod readme;
 #[path = "program/reload.rs"]
 mod reload;
+#[path = "program/remote.rs"]
+mod remote;
 #[path = "program/run.rs"]
 mod run;
 #[path = "program/said.rs"]
 mod said;
+#[path = "program/secrets.rs"]
+mod secrets;
 #[path = "program/serve.rs"]
 mod serve;
 #[path = "support/servers.rs"]
 mod servers;
+#[path = "program/webhook.rs"]
+mod webhook;

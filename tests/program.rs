@@ -42,5 +42,7 @@ mod secrets;
 mod serve;
 #[path = "support/servers.rs"]
 mod servers;
+#[path = "program/storm.rs"]
+mod storm;
 #[path = "program/webhook.rs"]
 mod webhook;

@@ -26,6 +26,8 @@ mod left;
 mod orphans;
 #[path = "program/owned.rs"]
 mod owned;
+#[path = "program/permission.rs"]
+mod permission;
 #[path = "program/readme.rs"]
 mod readme;
 #[path = "program/reload.rs"]

@@ -24,6 +24,8 @@ mod left;
 #[cfg(target_os = "linux")]
 #[path = "program/orphans.rs"]
 mod orphans;
+#[path = "program/outside.rs"]
+mod outside;
 #[path = "program/owned.rs"]
 mod owned;
 #[path = "program/permission.rs"]
@@ -46,5 +48,11 @@ mod serve;
 mod servers;
 #[path = "program/storm.rs"]
 mod storm;
+#[cfg(target_os = "linux")]
+#[path = "program/terminal.rs"]
+mod terminal;
+#[cfg(target_os = "linux")]
+#[path = "program/volume.rs"]
+mod volume;
 #[path = "program/webhook.rs"]
 mod webhook;

@@ -4,16 +4,9 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use crate::kit::{Place, Server};
-use crate::servers;
 
-/// Whether there is a `curl`. Where there is none that is told, and fails where `TENURE_TEST_REQUIRE` names it.
 pub(crate) fn is_there() -> bool {
-    let found = servers::programs(&["curl"], &[]).is_some();
-    if !found {
-        servers::skipped("curl", "no program curl; the commands of the documents are not run");
-        assert!(!servers::is_required("curl"), "TENURE_TEST_REQUIRE names curl, and there is none");
-    }
-    found
+    crate::outside::has("curl", "the commands of the documents are not run")
 }
 
 /// As documents have it, but that what goes wrong is told, no proxy is asked, and all ends. The status follows the

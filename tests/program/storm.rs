@@ -107,7 +107,11 @@ fn task_t45_what_is_accepted_while_the_host_is_replaced_again_and_again_ends_onc
 
     place.write("held", "");
     let again = place.serve(&[]);
-    until("all have ended", || counts(&again)["completed"].as_u64() == Some(accepted.len() as u64));
+    for run in &accepted {
+        let answer = again.get(&format!("/background/runs/{run}?wait=true&timeout_seconds=60"));
+        assert_eq!(answer.body["status"], "completed", "{answer:?}");
+    }
+    assert_eq!(counts(&again)["completed"].as_u64(), Some(accepted.len() as u64));
     let ends = ends(&again);
     assert_eq!(ends.keys().cloned().collect::<BTreeSet<_>>(), accepted, "none is lost, none was made up");
     for (run, ends) in &ends {

@@ -35,11 +35,12 @@ fn peak(id: u32) -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1024)
 }
 
+/// What lies in a folder. The host writes its records there meanwhile: what is gone has no bytes.
 fn bytes_below(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     let sizes = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
         true => bytes_below(&entry.path()),
-        false => entry.metadata().unwrap().len(),
+        false => entry.metadata().map_or(0, |file| file.len()),
     });
     sizes.sum()
 }
@@ -68,7 +69,7 @@ fn a_gigabyte_of_output_ends_at_the_limit_of_a_file() {
             (63 * MIB..65 * MIB).contains(&kept),
             "{kept} bytes are kept, and the limit of a file is 64 MiB"
         );
-        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::remove_file(folder.join("output.md")).unwrap();
     }
     let grown = peak(server.started.id()).unwrap() - before;
     assert!(grown < MOST_GROWTH, "memory grew by {grown} bytes");
@@ -91,7 +92,7 @@ fn output_below_the_limits_is_kept_to_the_last_byte_and_fills_no_memory() {
         assert_eq!((&run["status"], &run["result"]["size"]), (&"completed".into(), &size.into()), "{run}");
         let folder = place.path(".tenure/workspace").join(run["workspace_path"].as_str().unwrap());
         assert_eq!(std::fs::metadata(folder.join("output.md")).unwrap().len(), size);
-        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::remove_file(folder.join("output.md")).unwrap();
     }
     let grown = peak(server.started.id()).unwrap() - before;
     assert!(grown < MOST_GROWTH, "memory grew by {grown} bytes");

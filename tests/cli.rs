@@ -16,3 +16,5 @@ mod upkeep;
 mod usage;
 #[path = "cli/ways.rs"]
 mod ways;
+#[path = "cli/writes.rs"]
+mod writes;

@@ -7,6 +7,8 @@
 mod answers;
 #[path = "http/bad_input.rs"]
 mod bad_input;
+#[path = "http/deletes.rs"]
+mod deletes;
 #[path = "http/documentation.rs"]
 mod documentation;
 #[path = "http/events.rs"]

@@ -231,20 +231,24 @@ impl Server {
 
     /// One request, on a connection of its own.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> std::io::Result<Answer> {
-        let mut stream = TcpStream::connect(&self.address)?;
-        stream.set_read_timeout(Some(MOST))?;
-        let mut request =
-            format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
-        if let Some(body) = body {
-            write!(request, "Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()).unwrap();
-        }
-        request.push_str("\r\n");
-        request.push_str(body.unwrap_or_default());
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        parse(&String::from_utf8_lossy(&answer)).ok_or_else(|| std::io::Error::other("half an answer"))
+        ask(&self.address, method, path, body)
     }
+}
+
+/// One request, on a connection of its own.
+pub(crate) fn ask(address: &str, method: &str, path: &str, body: Option<&str>) -> std::io::Result<Answer> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(MOST))?;
+    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    if let Some(body) = body {
+        write!(request, "Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()).unwrap();
+    }
+    request.push_str("\r\n");
+    request.push_str(body.unwrap_or_default());
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    parse(&String::from_utf8_lossy(&answer)).ok_or_else(|| std::io::Error::other("half an answer"))
 }
 
 fn parse(answer: &str) -> Option<Answer> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,10 @@ pub(crate) struct File {
 /// What to do where there is no such file, and none like it.
 const NO_FILE: &str =
     "name a file that is there with --config; \"tenure.toml\" in the current folder needs no name";
+/// What to do with what is no such file.
+const ANOTHER_FILE: &str = "name a file of settings, agents and tasks";
+/// What to do where this user may not read it.
+const NOT_ALLOWED: &str = "make it readable for this user, or name another file";
 
 /// A task of a file.
 #[derive(Debug, Clone)]
@@ -39,18 +43,20 @@ impl File {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let text = beginning(path).map_err(|error| {
             let message = format!("the file \"{}\" cannot be read: {}", path.display(), reason(&error));
-            match (error.kind(), near_files(path)) {
-                (std::io::ErrorKind::NotFound, Some(near)) => {
-                    Failure::new(Exit::NotFound, message).hint(format!("did you mean {near}?"))
+            match error.kind() {
+                ErrorKind::NotFound => {
+                    let near = near_files(path).map(|near| format!("did you mean {near}?"));
+                    Failure::new(Exit::NotFound, message).hint(near.unwrap_or_else(|| NO_FILE.to_owned()))
                 }
-                (std::io::ErrorKind::NotFound, None) => Failure::new(Exit::NotFound, message).hint(NO_FILE),
-                _ => Failure::usage(message),
+                ErrorKind::PermissionDenied => Failure::usage(message).hint(NOT_ALLOWED),
+                _ => Failure::usage(message).hint(ANOTHER_FILE),
             }
         })?;
         if text.len() > MOST_BYTES {
             let (path, most) = (path.display(), MOST_BYTES >> 20);
-            return Err(Failure::usage(format!("the file \"{path}\" has more than {most} MiB"))
-                .hint("name a file of settings, agents and tasks with --config"));
+            return Err(
+                Failure::usage(format!("the file \"{path}\" has more than {most} MiB")).hint(ANOTHER_FILE)
+            );
         }
         let text = String::from_utf8(text).map_err(|error| {
             let at = error.utf8_error().valid_up_to();

@@ -18,6 +18,7 @@
 //!
 //! What is *not* here: persistence, schedules, retries of work, sessions, notifications, HTTP. This crate
 //! knows no database, no environment and no wall clock.
+#![doc = include_str!("sources.md")]
 
 mod application;
 mod chaos;

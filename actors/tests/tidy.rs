@@ -48,6 +48,23 @@ fn lines_fit_on_the_screen() -> io::Result<()> {
 }
 
 #[test]
+fn every_public_item_of_the_kernel_names_its_source() -> io::Result<()> {
+    let files = repository()?;
+    let text_of = |path: &str| files.iter().find(|file| file.path == path).map_or("", |file| &*file.text);
+    let (text, table) = (text_of("actors/src/lib.rs"), text_of("actors/src/sources.md"));
+    let code: String = text.lines().filter(|line| !line.starts_with("//")).collect();
+    let exported = code.split("pub use ").skip(1).filter_map(|uses| uses.split(';').next());
+    let names: Vec<&str> = exported
+        .flat_map(|uses| uses.split(&[' ', ',', '{', '}'][..]))
+        .filter_map(|name| name.rsplit("::").next())
+        .filter(|name| !name.is_empty() && *name != "ractor")
+        .collect();
+    assert!(names.len() > 50, "the exports were not read: {names:?}");
+    let missing = names.into_iter().filter(|name| !table.contains(&format!("[`{name}`]")));
+    none("name the source of what is public in actors/src/sources.md", missing.map(str::to_owned))
+}
+
+#[test]
 fn nothing_is_left_to_do() -> io::Result<()> {
     let marks =
         [concat!("to", "do!"), concat!("unimpl", "emented!"), concat!("FIX", "ME"), concat!("XX", "X")];

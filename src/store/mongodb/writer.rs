@@ -189,8 +189,8 @@ impl Writer {
         }
     }
 
-    /// Makes the transaction; again, after a while, as long as others are in the way of it, and some times if the server
-    /// fails.
+    /// Makes the transaction; again, after a while, as long as others are in the way of it, and a few times when the
+    /// server fails.
     async fn persist(&mut self, batch: &[Command]) -> Result<Done, Failed> {
         let until = Instant::now() + self.db.options.patience;
         let (mut pause, mut failures) = (FIRST_PAUSE, 0);

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
@@ -155,6 +156,60 @@ impl Actor for Warden {
     }
 }
 
+/// An actor that keeps an object: its first message starts it, and its stop closes it.
+struct Keeper;
+
+type Called<'o> = Pin<Box<dyn Future<Output = Result<(), ActorProcessingErr>> + Send + 'o>>;
+
+/// What an object is asked, of whatever type it is.
+trait Object: Send + Sync {
+    fn start(&self) -> Called<'_>;
+    fn close(&self) -> Called<'_>;
+}
+
+struct Plain;
+
+impl Object for Plain {
+    fn start(&self) -> Called<'_> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn close(&self) -> Called<'_> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Actor for Keeper {
+    type Msg = Begin;
+    type State = Arc<dyn Object>;
+    type Arguments = Arc<dyn Object>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Begin>,
+        object: Arc<dyn Object>,
+    ) -> Result<Arc<dyn Object>, ActorProcessingErr> {
+        Ok(object)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Begin>,
+        _: Begin,
+        object: &mut Arc<dyn Object>,
+    ) -> Result<(), ActorProcessingErr> {
+        object.start().await
+    }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<Begin>,
+        object: &mut Arc<dyn Object>,
+    ) -> Result<(), ActorProcessingErr> {
+        object.close().await
+    }
+}
+
 /// A child, and how it is told to stop.
 pub(crate) struct Started<S> {
     stop: S,
@@ -177,6 +232,13 @@ pub(crate) async fn start_job(parent: &Parent) -> Started<CancellationToken> {
     Started { stop, task }
 }
 
+async fn start_object(parent: &Parent) -> Started<ActorRef<Begin>> {
+    let spawned = Actor::spawn_linked(None, Keeper, Arc::new(Plain), parent.actor.get_cell()).await;
+    let (stop, task) = spawned.expect("a child");
+    stop.cast(Begin).expect("the child runs");
+    Started { stop, task }
+}
+
 async fn start_pair(parent: &Parent) -> Started<ActorRef<()>> {
     let spawned = Actor::spawn_linked(None, Warden, (), parent.actor.get_cell()).await;
     let (stop, task) = spawned.expect("a child");
@@ -191,6 +253,10 @@ pub(crate) async fn life_of_idle(count: usize) -> Life {
 
 pub(crate) async fn life_of_jobs(count: usize) -> Life {
     life(count, start_job, CancellationToken::cancel).await
+}
+
+pub(crate) async fn life_of_objects(count: usize) -> Life {
+    life(count, start_object, |keeper: &ActorRef<Begin>| keeper.stop(None)).await
 }
 
 pub(crate) async fn life_of_pairs(count: usize) -> Life {

@@ -60,6 +60,7 @@ impl Begun {
 struct Round {
     idle: Life,
     jobs: Life,
+    kept: Life,
     pairs: Life,
     tasks: Life,
     functions: Life,
@@ -117,6 +118,7 @@ fn live(flavour: Flavour, ids: &Arc<[ProcessId]>) -> Round {
     Round {
         idle: flavour.run(baseline::life_of_idle(ids.len())),
         jobs: flavour.run(baseline::life_of_jobs(ids.len())),
+        kept: flavour.run(baseline::life_of_objects(ids.len())),
         pairs: flavour.run(baseline::life_of_pairs(ids.len())),
         tasks: flavour.run(baseline::life_of_tasks(ids.len())),
         functions: ours(1, function),
@@ -166,6 +168,9 @@ fn print_closes(table: &Table, flavour: Flavour, lives: &Lives, aim: f64) {
     let beside_idle = row("functions", &functions, "idle actors", &idle);
     table.print(beside_idle.aim(Goal::AtMost(aim), &functions, Unit::Milliseconds));
     table.print(row("functions", &functions, "bare tasks", &tasks));
+    let kept = lives.closes_in_milliseconds(|round| &round.kept);
+    let beside_kept = row("objects", &objects, "same job", &kept);
+    table.print(beside_kept.goal(Goal::AtMost(1.2), &objects.over(&kept), Unit::Times));
     table.print(row("objects", &objects, "idle actors", &idle));
     let pairs = lives.closes_in_milliseconds(|round| &round.pairs);
     let beside_pairs = row("actors", &actors, "pairs of actors", &pairs);

@@ -276,7 +276,7 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
     let child = Arc::clone(&state.ending.child);
     let context = ProcessContext::new(Arc::clone(&child));
     let starting = Arc::clone(&object);
-    let mut held = Held::new(object, &*child);
+    let held = Held::new(object, &*child);
     let attempt = async { contained(&child, contain::call(|| starting.start(context))).await };
     let begun = Instant::now();
     let outcome = timeout(state.limit, attempt).await;

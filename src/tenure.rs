@@ -256,10 +256,13 @@ impl Tenure {
         let in_time = tokio::time::timeout(instance.settings().drain, instance.live.emptied()).await;
         let interrupted = if in_time.is_ok() { 0 } else { instance.live.len() };
         let report = self.application.close().await?;
-        // The recorder flushed before it was stopped; what it could not store is given one more chance.
-        let last = instance.settings().stores_within();
-        let _flushed = tokio::time::timeout(last, instance.flush()).await;
-        let _mirrored = tokio::time::timeout(last, instance.mirror_rest()).await;
+        // The recorder flushed before it was stopped; what it could not store is given one more chance, and the files
+        // of that what is left of it.
+        let once_more = async {
+            instance.flush().await;
+            instance.mirror_rest().await;
+        };
+        let _stored = tokio::time::timeout(instance.settings().stores_within(), once_more).await;
         Ok(Shutdown { report, interrupted, unstored: instance.outbox.len() })
     }
 

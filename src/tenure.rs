@@ -111,15 +111,22 @@ impl Tenure {
         Ok(Self { instance, application, turns: Arc::default() })
     }
 
-    /// Opens a host as it is by itself, on a SQLite file, which is made if there is none.
+    /// Opens a host with default settings on a SQLite file, which is made if there is none.
     ///
     /// # Errors
     /// As [`Tenure::open`]; [`Error::Store`] when the file cannot be used.
     ///
     /// Cancel safety: as of [`Tenure::open`].
     pub async fn embedded(path: impl Into<PathBuf>) -> Result<Self, Error> {
-        let store = SqliteStore::open(SqliteOptions::new(path, Arc::new(SystemClock)))?;
-        Self::open(Arc::new(store), Settings::default()).await
+        let store = Arc::new(SqliteStore::open(SqliteOptions::new(path, Arc::new(SystemClock)))?);
+        let opened = Self::open(Arc::clone(&store) as Arc<dyn Store>, Settings::default()).await;
+        if opened.is_err()
+            && let Err(error) = store.close().await
+        {
+            // Why nothing was opened is what its caller hears.
+            tracing::warn!(%error, "the file of a host that did not open was not closed in order");
+        }
+        opened
     }
 
     /// A facade on a store that does nothing by itself: nothing is fired, claimed or swept here. For who looks

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use tenure_actors::rules::Patience;
-use tenure_actors::{GenerationSpec, ProcessContext, ProcessResult, ProcessSpec, ServiceSpec};
+use tenure_actors::{GenerationSpec, Limits, ProcessContext, ProcessResult, ProcessSpec, ServiceSpec};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
@@ -116,7 +116,9 @@ impl Instance {
     pub(crate) fn generation(self: &Arc<Self>) -> GenerationSpec {
         let settings = self.settings();
         let flush = Patience::Time(ms(settings.stores_within()));
-        let mut spec = GenerationSpec::default();
+        // Of a generation: who is replaced with other settings closes with those that it began with.
+        let limits = Limits { close_deadline: settings.closes_within(), ..Limits::default() };
+        let mut spec = GenerationSpec::default().limits(limits);
         if settings.duty == Duty::Nothing {
             return spec;
         }

@@ -7,6 +7,13 @@ use crate::model::RunId;
 use crate::ownership::Retention;
 use crate::workspace::WorkspaceSettings;
 
+/// How long all that is beside attempts, outcomes and files may take to end when a generation closes, also where the
+/// store is silent: four services, each with five seconds, and a little.
+const SERVICES_END_WITHIN: Duration = Duration::from_secs(25);
+
+/// The longest deadline of a close. There is an instant that far from now.
+const LONGEST_CLOSE: Duration = Duration::from_secs(365 * 86_400);
+
 /// What a host does by itself with what is in its store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Duty {
@@ -36,12 +43,12 @@ pub struct Settings {
     pub concurrency: usize,
     /// The longest that a change nobody hinted at stays unnoticed. Default 1 s.
     pub poll: Duration,
-    /// How long running attempts may go on when the host shuts down. Default 30 s. What they came to is stored after
-    /// that, within this or the patience, whichever is longer, and at most a lease.
+    /// How long running attempts may go on when the host shuts down. Default 30 s. What attempts came to is stored
+    /// once they have ended: where the store does not answer, it is asked for as long as this or the patience,
+    /// whichever is longer, and at most a lease; and then for as long once more.
     pub drain: Duration,
     /// How long an attempt that was told to stop is waited for before it is cut off: after its timeout, when
-    /// its run is replaced, when its generation closes. What attempts came to may take as long to be stored at a
-    /// shutdown where the drain is shorter, and at most a lease. Default 15 s.
+    /// its run is replaced, when its generation closes. Default 15 s.
     pub patience: Duration,
     /// How long an attempt may go without telling its progress. Default: without limit.
     pub stall: Option<Duration>,
@@ -144,8 +151,15 @@ impl Settings {
         self.lease / 10
     }
 
-    /// How long what ended may take to be stored by who closes: also a host that drains nothing loses no outcome.
+    /// How long what ended may take to be stored when a generation closes, and once more when its host ends: also a
+    /// host that drains nothing loses no outcome.
     pub(crate) fn stores_within(&self) -> Duration {
         self.drain.max(self.patience).min(self.lease)
+    }
+
+    /// How long the close of a generation may take: nothing of it is short of time because of what comes before it.
+    pub(crate) fn closes_within(&self) -> Duration {
+        let stored = SERVICES_END_WITHIN + self.stores_within().min(LONGEST_CLOSE);
+        self.patience.saturating_add(stored).min(LONGEST_CLOSE)
     }
 }

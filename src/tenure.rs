@@ -111,15 +111,22 @@ impl Tenure {
         Ok(Self { instance, application, turns: Arc::default() })
     }
 
-    /// Opens a host as it is by itself, on a SQLite file, which is made if there is none.
+    /// Opens a host with default settings on a SQLite file, which is made if there is none.
     ///
     /// # Errors
     /// As [`Tenure::open`]; [`Error::Store`] when the file cannot be used.
     ///
     /// Cancel safety: as of [`Tenure::open`].
     pub async fn embedded(path: impl Into<PathBuf>) -> Result<Self, Error> {
-        let store = SqliteStore::open(SqliteOptions::new(path, Arc::new(SystemClock)))?;
-        Self::open(Arc::new(store), Settings::default()).await
+        let store = Arc::new(SqliteStore::open(SqliteOptions::new(path, Arc::new(SystemClock)))?);
+        let opened = Self::open(Arc::clone(&store) as Arc<dyn Store>, Settings::default()).await;
+        if opened.is_err()
+            && let Err(error) = store.close().await
+        {
+            // Why nothing was opened is what its caller hears.
+            tracing::warn!(%error, "the file of a host that did not open was not closed in order");
+        }
+        opened
     }
 
     /// A facade on a store that does nothing by itself: nothing is fired, claimed or swept here. For who looks
@@ -256,10 +263,13 @@ impl Tenure {
         let in_time = tokio::time::timeout(instance.settings().drain, instance.live.emptied()).await;
         let interrupted = if in_time.is_ok() { 0 } else { instance.live.len() };
         let report = self.application.close().await?;
-        // The recorder flushed before it was stopped; what it could not store is given one more chance.
-        let last = instance.settings().stores_within();
-        let _flushed = tokio::time::timeout(last, instance.flush()).await;
-        let _mirrored = tokio::time::timeout(last, instance.mirror_rest()).await;
+        // The recorder flushed before it was stopped; what it could not store is given one more chance, and the files
+        // of that what is left of it.
+        let once_more = async {
+            instance.flush().await;
+            instance.mirror_rest().await;
+        };
+        let _stored = tokio::time::timeout(instance.settings().stores_within(), once_more).await;
         Ok(Shutdown { report, interrupted, unstored: instance.outbox.len() })
     }
 

@@ -14,6 +14,8 @@ mod cancel;
 mod changes;
 #[path = "tasks/duties.rs"]
 mod duties;
+#[path = "tasks/embedded.rs"]
+mod embedded;
 #[path = "tasks/events.rs"]
 mod events;
 #[path = "tasks/outage.rs"]

@@ -216,6 +216,12 @@ pub enum ResourceError {
     },
 }
 
+impl From<std::convert::Infallible> for ResourceError {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
 /// Why the end of a close cannot be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseError {

@@ -182,6 +182,13 @@ identifier!(
     ResourceName,
     "resource name"
 );
+
+impl ResourceName {
+    pub(crate) fn into_shared(self) -> Arc<str> {
+        self.0
+    }
+}
+
 /// What kind of child this is (`fetch`, `compaction`, `scheduler`): the name that trees, events and
 /// transcripts show, followed by the incarnation: `fetch#1`.
 ///

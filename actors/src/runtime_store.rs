@@ -152,13 +152,18 @@ impl RuntimeStore {
     /// while the store was being closed is closed, and the caller gets [`ResourceError::Closed`].
     ///
     /// Cancel safety: dropping the future drops `make` with it; the next caller tries again.
-    pub async fn get_or_create<R, F, Fut>(&self, name: &str, make: F) -> Result<Arc<R>, ResourceError>
+    pub async fn get_or_create<R, F, Fut>(
+        &self,
+        name: impl TryInto<ResourceName, Error: Into<ResourceError>>,
+        make: F,
+    ) -> Result<Arc<R>, ResourceError>
     where
         R: Resource,
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Arc<R>, crate::exit::BoxError>>,
     {
-        let name: Arc<str> = ResourceName::new(name)?.as_str().into();
+        let name: ResourceName = name.try_into().map_err(Into::into)?;
+        let name = name.into_shared();
         if self.core.is_sealed() {
             return Err(RuntimeStoreClosed.into());
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tenure_actors::{
-    BoxError, Limits, ProcessResult, Resource, ResourceError, RuntimeStore, RuntimeStoreClosed,
+    BoxError, Limits, ProcessResult, Resource, ResourceError, ResourceName, RuntimeStore, RuntimeStoreClosed,
 };
 
 use bench::{Count, Gate};
@@ -152,6 +152,18 @@ async fn reg_r35_a_name_that_is_none_is_refused_by_name() {
     let broken = "resource name \"a\\nb\" has a control character at byte 1, expected printable text";
     assert_eq!(refused("a\nb").await, broken);
     assert!(store.get::<Other>("").unwrap().is_none());
+    bench::close(&application).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn reg_r35_a_name_that_was_parsed_is_taken_as_it_is() {
+    let application = bench::open().await;
+    let store = application.current().runtime_store();
+    let name = ResourceName::new("a").unwrap();
+    let made = store.get_or_create(&name, || async { Ok(Arc::new(Other)) }).await.unwrap();
+    for again in [store.get_or_create(name, never).await, store.get_or_create("a".to_owned(), never).await] {
+        assert!(Arc::ptr_eq(&made, &again.unwrap()));
+    }
     bench::close(&application).await;
 }
 

@@ -475,7 +475,8 @@ pub enum Forgotten {
         /// How it stands.
         state: Inspection,
     },
-    /// It is kept until the hook of the host has removed what it keeps of others of the session: see why it does not.
+    /// It is kept until the hook of the host has removed what it keeps of others of the session. It was asked: see why
+    /// it does not, and forget the task again.
     HeldUp {
         /// In how many places.
         waiting: usize,

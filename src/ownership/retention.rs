@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::answers::{Acknowledgement, Forgotten, Reaped, Retention};
 use super::blobs::{MOST_UNREMOVED, begin_anywhere, for_a_while, place_of};
 use super::key::{SessionKey, TaskKey, is_session, numbers};
@@ -55,19 +57,30 @@ impl Ownership {
 
     /// Removes a task that nobody executes: its runs with their outcomes and snapshots are gone for every replica,
     /// in one step (P11, P12). What the hook of the host kept of them is removed after that: what it fails to remove is
-    /// asked for again, when it is forgotten again, and by who looks after what is over. As long as a thousand places
-    /// of its session wait for that, it is kept ([`Forgotten::HeldUp`]).
+    /// asked for again, when it is forgotten again, and by who looks after what is over. Where a thousand places of its
+    /// session wait for that, the hook is asked for them first; if it removes none, the task is kept
+    /// ([`Forgotten::HeldUp`]).
     ///
     /// # Errors
     /// [`Error::Store`]: it may have been forgotten; ask again.
     pub async fn forget(&self, key: &TaskKey) -> Result<Forgotten, Error> {
-        let forgotten = self.forget_record(key).await?;
-        if forgotten == Forgotten::Forgotten
-            && let Err(error) = self.clear(&key.session, for_a_while()).await
-        {
-            tracing::warn!(task = %key, %error, "what was kept of it elsewhere is removed later");
+        let until = for_a_while();
+        let mut forgotten = self.forget_record(key).await?;
+        if matches!(forgotten, Forgotten::HeldUp { .. }) {
+            // Here, for nobody else may look after it: the hook may work again.
+            self.clear_now_or_later(key, until).await;
+            forgotten = self.forget_record(key).await?;
+        }
+        if forgotten == Forgotten::Forgotten {
+            self.clear_now_or_later(key, until).await;
         }
         Ok(forgotten)
+    }
+
+    async fn clear_now_or_later(&self, key: &TaskKey, until: Instant) {
+        if let Err(error) = self.clear(&key.session, until).await {
+            tracing::warn!(task = %key, %error, "what is over is removed later from where it was kept");
+        }
     }
 
     async fn forget_record(&self, key: &TaskKey) -> Result<Forgotten, Error> {

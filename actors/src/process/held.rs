@@ -17,14 +17,18 @@ impl<T, C: Deref<Target = Child>> Held<T, C> {
         Self { value: Kept::new(value), child }
     }
 
-    /// It is there until it is taken.
+    /// It is there as long as this is.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
-        self.value.get_mut()
+        let value = self.value.get_mut();
+        debug_assert!(value.is_some(), "it is there as long as this is");
+        value
     }
 
     /// From here on it is the caller's to contain.
-    pub(crate) fn take(&mut self) -> Option<T> {
-        self.value.take()
+    pub(crate) fn take(mut self) -> Option<T> {
+        let value = self.value.take();
+        debug_assert!(value.is_some(), "it is there as long as this is");
+        value
     }
 
     /// Drops it here: a panic is the caller's to tell.

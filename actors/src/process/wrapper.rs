@@ -15,6 +15,7 @@
 //! in the actor's own task, just after that code; one that meets an idle wrapper drops [`Ending`] with its state.
 
 use std::any::Any;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -275,7 +276,7 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
     let child = Arc::clone(&state.ending.child);
     let context = ProcessContext::new(Arc::clone(&child));
     let starting = Arc::clone(&object);
-    let mut held = Held::new(object, &*child);
+    let held = Held::new(object, &*child);
     let attempt = async { contained(&child, contain::call(|| starting.start(context))).await };
     let begun = Instant::now();
     let outcome = timeout(state.limit, attempt).await;
@@ -284,10 +285,7 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
         if !child.settle_started(state.started) {
             // It held its thread until it was abandoned: closed, not registered (contract, R12). The caller
             // is answered with the state's drop.
-            let bound = child.core.limits.cleanup_bound;
-            if let Ok(Err(failure)) = timeout(bound, close_object(&child, object)).await {
-                child.fail("close", &failure);
-            }
+            clean_up(&child, object).await;
             return;
         }
         state.body = Some(Body::Object(object));
@@ -299,15 +297,23 @@ async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<d
     };
     child.fail("start", &refusal.text());
     child.revoke();
-    let bound = child.core.limits.cleanup_bound;
-    let cleanup = match timeout(bound, close_object(&child, object)).await {
-        Ok(closed) => closed.err(),
-        Err(_) => Some(CloseFailure::TimedOut(bound)),
-    };
-    if let Some(failure) = &cleanup {
-        child.fail("close", failure);
-    }
+    let cleanup = clean_up(&child, object).await;
     refuse(myself, state, refusal, cleanup).await;
+}
+
+/// Closes what does not count as started, within the bound of that.
+async fn clean_up(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> Option<CloseFailure> {
+    let bound = child.core.limits.cleanup_bound;
+    // Dropped when this returns: what is cut off is told before what its drop does.
+    let mut closing = pin!(close_object(child, object));
+    match timeout(bound, closing.as_mut()).await {
+        Ok(closed) => closed.err(),
+        Err(_) => {
+            let late = CloseFailure::TimedOut(bound);
+            child.fail("close", &late);
+            Some(late)
+        }
+    }
 }
 
 async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitReason {
@@ -321,7 +327,6 @@ async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitR
     let Err(failure) = close_object(child, object).await else {
         return ExitReason::Stopped;
     };
-    child.fail("close", &failure);
     match failure {
         CloseFailure::Failed(error) => ExitReason::Failed(error),
         CloseFailure::Panicked(panic) => ExitReason::Panicked(panic.0),
@@ -329,13 +334,21 @@ async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitR
     }
 }
 
+/// Closes an object and lets go of it. Tells of a failure.
 async fn close_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> Result<(), CloseFailure> {
     let held = Held::new(Arc::clone(&object), &**child);
-    match contained(child, contain::call(move || object.close())).await {
-        Ok(Ok(())) => held.let_go().map_err(CloseFailure::Panicked),
-        Ok(Err(error)) => Err(CloseFailure::Failed(error.into())),
-        Err(panic) => Err(CloseFailure::Panicked(panic)),
-    }
+    let failure = match contained(child, contain::call(move || object.close())).await {
+        Ok(Ok(())) => {
+            let gone = held.let_go().map_err(CloseFailure::Panicked);
+            return gone.inspect_err(|failure| child.fail("close", failure));
+        }
+        Ok(Err(error)) => CloseFailure::Failed(error.into()),
+        Err(panic) => CloseFailure::Panicked(panic),
+    };
+    child.fail("close", &failure);
+    // After that, as it happened: its drop may panic as well.
+    drop(held);
+    Err(failure)
 }
 
 // --- actors ---------------------------------------------------------------------------------------------

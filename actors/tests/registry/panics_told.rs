@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::future::ready;
 use std::sync::Arc;
 
-use tenure_actors::{Heard, ProcessHandle, ProcessSpec, Registry, rules::Patience};
+use tenure_actors::{Heard, ProcessHandle, ProcessSpec, Registry, Verb, rules::Patience};
 
 use super::panics::{Armed, Grenade, Rash, State, armed};
 use super::support::{Ask, Door, end, open, soon};
@@ -20,6 +20,7 @@ const CASES: &[&str] = &[
     "an object, in close and in its drop",
     "an object, in its drop after a start that failed",
     "an object, in start and in its drop",
+    "an object, in its drop when the close after its start is cut off",
     "an object, in its drop after its removal",
     "an object, in its drop when it is killed",
     "an object, in its drop when its start is cut off",
@@ -81,6 +82,10 @@ async fn object(registry: &Registry, case: &str) {
         "in start and in its drop" => refused(registry, Rash { in_start: true, ..armed() }.spec()).await,
         "in its drop after a start that failed" => {
             refused(registry, Rash { fails_to_start: true, ..armed() }.spec()).await;
+        }
+        "in its drop when the close after its start is cut off" => {
+            let rash = Rash { fails_to_start: true, stays_in_close: true, ..armed() };
+            refused(registry, rash.spec()).await;
         }
         "in its drop when its start is cut off" => {
             let spec = Rash { stays_in_start: true, ..armed() }.spec();
@@ -151,7 +156,7 @@ async fn reg_every_panic_of_a_process_is_named_in_the_journal_by_its_first_line(
         writeln!(told, "{case}").expect("a line");
         while let Some(Heard::Event(event)) = journal.try_next() {
             let text = event.kind.to_string();
-            if text.contains("panicked") {
+            if event.kind.verb() == Verb::Fail || text.contains("panicked") {
                 writeln!(told, "  {} {} {text}", event.actor, event.kind.verb()).expect("a line");
             }
         }

@@ -143,8 +143,9 @@ pub(crate) const TABLE: &[Setting] = &[
     setting!(worker.drain, "TENURE_DRAIN", "LENGTH",
         "How long running attempts may go on when the host is told to stop.").flag("drain"),
     setting!(worker.patience, "TENURE_PATIENCE", "LENGTH",
-        "How long an attempt that was told to stop is waited for before it is cut off. When the host ends, outcomes \
-         may take as long to be stored, or `worker.drain` if that is longer, and at most a lease."),
+        "How long an attempt that was told to stop is waited for before it is cut off. When the host ends and the \
+         store does not answer, it is asked to store outcomes for this or `worker.drain`, whichever is longer, and at \
+         most a lease; and then for as long once more."),
     setting!(opt worker.stall, "TENURE_STALL", "LENGTH",
         "How long an attempt may go without telling its progress. If nothing is said: without limit."),
     setting!(worker.max_result_bytes, "TENURE_MAX_RESULT_BYTES", "BYTES", "The largest result of a run."),

@@ -44,6 +44,13 @@ impl Place {
         std::fs::write(self.path(name), text).unwrap();
     }
 
+    /// The same, for a file that may be read meanwhile: that has all of the old text or all of the new one.
+    pub(crate) fn replace(&self, name: &str, text: impl AsRef<[u8]>) {
+        let beside = format!("{name}.new");
+        self.write(&beside, text);
+        std::fs::rename(self.path(&beside), self.path(name)).unwrap();
+    }
+
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         for (name, _) in std::env::vars_os() {

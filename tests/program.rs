@@ -7,6 +7,8 @@ mod brief;
 mod chat;
 #[path = "program/config.rs"]
 mod config;
+#[path = "support/copied.rs"]
+mod copied;
 #[path = "program/curl.rs"]
 mod curl;
 #[allow(dead_code, reason = "shared with other tests, each of which uses some of it")]

@@ -52,7 +52,12 @@ impl Place {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_tenure")), args)
+    }
+
+    /// The same, of a copy of the program.
+    pub(crate) fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             if ["TENURE", "OMNICORE", "RUST_LOG"].iter().any(|ours| name.starts_with(ours)) {

@@ -26,10 +26,12 @@ mod left;
 #[cfg(target_os = "linux")]
 #[path = "program/orphans.rs"]
 mod orphans;
-#[path = "program/outside.rs"]
+#[path = "support/outside.rs"]
 mod outside;
 #[path = "program/owned.rs"]
 mod owned;
+#[path = "support/pattern.rs"]
+mod pattern;
 #[path = "program/permission.rs"]
 mod permission;
 #[path = "program/readme.rs"]
@@ -53,6 +55,8 @@ mod storm;
 #[cfg(target_os = "linux")]
 #[path = "program/terminal.rs"]
 mod terminal;
+#[path = "support/until.rs"]
+mod until;
 #[cfg(target_os = "linux")]
 #[path = "program/volume.rs"]
 mod volume;

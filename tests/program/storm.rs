@@ -110,7 +110,7 @@ fn task_t45_what_is_accepted_while_the_host_is_replaced_again_and_again_ends_onc
     place.write("held", "");
     let again = place.serve(&[]);
     for run in &accepted {
-        let answer = again.get(&format!("/background/runs/{run}?wait=true&timeout_seconds=60"));
+        let answer = again.get(&format!("/background/runs/{run}?wait=true&timeout_seconds=50"));
         assert_eq!(answer.body["status"], "completed", "{answer:?}");
     }
     assert_eq!(counts(&again)["completed"].as_u64(), Some(accepted.len() as u64));

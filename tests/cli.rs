@@ -10,6 +10,8 @@ mod help;
 mod program;
 #[path = "cli/told.rs"]
 mod told;
+#[path = "support/until.rs"]
+mod until;
 #[path = "cli/upkeep.rs"]
 mod upkeep;
 #[path = "cli/usage.rs"]

@@ -17,8 +17,12 @@ mod events;
 mod files;
 #[path = "http/health.rs"]
 mod health;
+#[path = "support/outside.rs"]
+mod outside;
 #[path = "http/ownership.rs"]
 mod ownership;
+#[path = "support/pattern.rs"]
+mod pattern;
 #[path = "http/runs.rs"]
 mod runs;
 #[path = "http/schema.rs"]

@@ -7,6 +7,8 @@ mod brief;
 mod chat;
 #[path = "program/config.rs"]
 mod config;
+#[path = "support/copied.rs"]
+mod copied;
 #[path = "program/curl.rs"]
 mod curl;
 #[allow(dead_code, reason = "shared with other tests, each of which uses some of it")]
@@ -24,10 +26,12 @@ mod left;
 #[cfg(target_os = "linux")]
 #[path = "program/orphans.rs"]
 mod orphans;
-#[path = "program/outside.rs"]
+#[path = "support/outside.rs"]
 mod outside;
 #[path = "program/owned.rs"]
 mod owned;
+#[path = "support/pattern.rs"]
+mod pattern;
 #[path = "program/permission.rs"]
 mod permission;
 #[path = "program/readme.rs"]
@@ -51,6 +55,8 @@ mod storm;
 #[cfg(target_os = "linux")]
 #[path = "program/terminal.rs"]
 mod terminal;
+#[path = "support/until.rs"]
+mod until;
 #[cfg(target_os = "linux")]
 #[path = "program/volume.rs"]
 mod volume;

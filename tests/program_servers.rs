@@ -13,6 +13,8 @@ mod kit;
 mod owned;
 #[path = "support/servers.rs"]
 mod servers;
+#[path = "support/until.rs"]
+mod until;
 
 use kit::{Place, Server, until};
 use servers::redis as redis_server;

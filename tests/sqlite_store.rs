@@ -2,6 +2,8 @@
 //! programs that write to it. What it has in common with other stores is in `conformance.rs`.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that fails panics")]
 
+#[path = "support/copied.rs"]
+mod copied;
 #[path = "sqlite_store/damage.rs"]
 mod damage;
 #[path = "sqlite_store/disk.rs"]
@@ -340,12 +342,7 @@ async fn what_this_user_may_not_write_is_named_when_a_file_cannot_be_opened() {
 /// Runs a test of this program in a child that opens this file, as nobody if this user may write everything: no mode
 /// would stop it.
 fn again_as_somebody_else(test: &str, file: &Path) {
-    let place = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
-    // A copy that nobody may run.
-    let program = place.path().join("reader");
-    fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let (place, program) = copied::for_everybody(&std::env::current_exe().expect("this program"));
     let mut child = Command::new(program);
     child.args(["--exact", test]).env(OTHER_USER, file).current_dir(place.path());
     if fs::metadata(place.path()).expect("a folder").uid() == 0 {

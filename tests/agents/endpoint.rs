@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -12,6 +13,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio_stream::{Stream, StreamExt};
+
+/// Longer than anything here takes.
+const MOST: Duration = Duration::from_secs(60);
 
 /// What it was asked.
 #[derive(Debug)]
@@ -87,7 +91,8 @@ impl Endpoint {
     }
 
     pub(crate) async fn asked(&self) -> Asked {
-        self.asked.lock().await.recv().await.unwrap()
+        let mut asked = self.asked.lock().await;
+        tokio::time::timeout(MOST, asked.recv()).await.expect("it is asked in time").unwrap()
     }
 
     /// How often it was asked and nobody looked.
@@ -127,7 +132,8 @@ impl Live {
 
     /// Waits until nobody listens any more.
     pub(crate) async fn hung_up(&mut self) {
-        assert!(self.dropped.recv().await.is_none());
+        let dropped = tokio::time::timeout(MOST, self.dropped.recv());
+        assert!(dropped.await.expect("it hangs up in time").is_none());
     }
 }
 
@@ -147,13 +153,12 @@ impl Stream for Watched {
 
 /// The first of what comes, for who reads bit by bit.
 pub(crate) async fn until(mut look: impl FnMut() -> bool) {
-    let mut ticks = tokio_stream::wrappers::IntervalStream::new(tokio::time::interval(
-        std::time::Duration::from_millis(5),
-    ));
+    let ticks = tokio::time::interval(Duration::from_millis(5));
+    let mut ticks = tokio_stream::wrappers::IntervalStream::new(ticks);
     let found = async {
         while !look() {
             ticks.next().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), found).await.expect("it comes in time");
+    tokio::time::timeout(MOST, found).await.expect("it comes in time");
 }

@@ -2,6 +2,7 @@
 //! other straight at its store, and the same happens in both.
 
 use crate::program::{Place, Said, Server, masked, words};
+use crate::until::until;
 
 const CONFIG: &str = r#"
 [server]
@@ -65,13 +66,10 @@ impl Both {
         self.ask(&format!("tasks run {task} -q"), None).map(|said| said.well().out.trim().to_owned())
     }
 
-    /// Waits until both runs stand so. Each look is a command: it takes its time.
+    /// Waits until both runs stand so.
     fn until(&self, runs: &[String; 2], status: &str) {
         let stand = || self.ask("runs show RUN --json", Some(runs)).map(|said| said.well().json());
-        let began = std::time::Instant::now();
-        while !stand().iter().all(|run| run["status"] == status) {
-            assert!(began.elapsed().as_secs() < 60, "{:?} are not {status}", stand());
-        }
+        until(&format!("{runs:?} are {status}"), || stand().iter().all(|run| run["status"] == status));
     }
 }
 

@@ -6,21 +6,17 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tenure::clock::SystemClock;
 use tenure::http::HttpOptions;
+use tenure::model::{EventKind, Subject};
 use tenure::store::MemoryStore;
 use tenure::{RunRequest, Settings};
 
 use crate::support::Served;
 
-/// Waits until a run stands so. Each look is a request: it takes its time.
-async fn until(served: &Served, run: &str, status: &str) -> Value {
-    let began = std::time::Instant::now();
-    loop {
-        let told = served.get(&format!("/background/runs/{run}")).await;
-        if told.expect(200)["status"] == status {
-            return told.json;
-        }
-        assert!(began.elapsed().as_secs() < 60, "{run} is not {status}: {}", told.text);
-    }
+/// A run that stands so: as it is, or, with `?wait=true`, as it has ended.
+async fn told(served: &Served, run: &str, when: &str, status: &str) -> Value {
+    let told = served.get(&format!("/background/runs/{run}{when}")).await;
+    assert_eq!(told.expect(200)["status"], status, "{}", told.text);
+    told.json
 }
 
 /// An agent that waits, and stops when it is told to.
@@ -52,23 +48,23 @@ async fn to_delete_a_task_cancels_what_waits_and_cancels_or_keeps_what_executes(
     {
         served.task("waits", json!({ "overlap_policy": "queue_next" })).await;
         let (first, second) = (wanted(&served).await, wanted(&served).await);
-        until(&served, &first, "running").await;
+        served.happened(Subject::Run(first.clone().try_into().unwrap()), EventKind::Started).await;
         for wrong in ["?running=maybe", "?running=keep&running=cancel"] {
             let path = format!("/background/tasks/waits{wrong}");
             served.call(Method::DELETE, &path).await.invalid(&["running"]);
         }
         served.call(Method::DELETE, "/background/tasks/waits?runing=keep").await.invalid(&["runing"]);
-        let waiting = until(&served, &second, "queued").await["waiting"].to_string();
+        let waiting = told(&served, &second, "", "queued").await["waiting"].to_string();
         assert!(waiting.contains(&first), "{waiting}");
 
         let deleted = served.call(Method::DELETE, &format!("/background/tasks/waits{query}")).await;
         assert_eq!(deleted.expect(200), &json!({ "status": "deleted", "task_id": "waits" }));
-        assert_eq!(until(&served, &second, "cancelled").await["attempt"], 0, "it never began");
+        assert_eq!(told(&served, &second, "?wait=true", "cancelled").await["attempt"], 0, "it never began");
         if ends == "completed" {
-            assert_eq!(until(&served, &first, "running").await["cancel_requested_at"], Value::Null);
+            assert_eq!(told(&served, &first, "", "running").await["cancel_requested_at"], Value::Null);
             served.gate.add_permits(1);
         }
-        until(&served, &first, ends).await;
+        told(&served, &first, "?wait=true", ends).await;
         served.call(Method::DELETE, "/background/tasks/waits").await.problem(404, "not_found");
         served.post("/background/tasks/waits/run", json!({})).await.problem(404, "not_found");
     }

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::servers;
+use crate::outside;
+use crate::pattern::is_like;
 use crate::support::Served;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,56 +72,11 @@ async fn the_flow_of_the_documentation_works_as_it_is_written() {
     served.end().await;
 }
 
-/// The same by `curl`: the commands as they are printed, but for the address.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_commands_of_the_documentation_work_as_they_are_printed() {
-    if !has_curl() {
-        // The flow itself is held to above, by another client.
-        return;
-    }
-    let served = Served::new().await;
-    for other in ["fail", "held", "ask"] {
-        served.tenure.unregister_agent(&other.to_owned().try_into().unwrap());
-    }
-    let curl = async |path: &str, body: Option<&str>| {
-        let mut command = tokio::process::Command::new("curl");
-        command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "20"]).kill_on_drop(true);
-        if let Some(body) = body {
-            command.args(["-X", "POST", "-H", "Content-Type: application/json", "-d", body]);
-        }
-        let output = command.arg(served.url(path)).output().await.unwrap();
-        assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
-    };
-    let task = r#"{
-    "task_id": "health_report",
-    "query": "Check system health and write the report.",
-    "schedule": {"type": "manual"},
-    "timeout_seconds": 60
-  }"#;
-    let made = curl("/background/tasks", Some(task)).await;
-    assert_eq!(made["task_id"], "health_report");
-    let run = curl("/background/tasks/health_report/run", Some(r#"{"wait": true}"#)).await;
-    assert_eq!(run["status"], "completed");
-    let run_id = run["run_id"].as_str().unwrap();
-    for (path, field) in [
-        ("/background/status".to_owned(), "worker_id"),
-        ("/background/tasks/health_report/status".to_owned(), "latest_run"),
-        (format!("/background/runs/{run_id}"), "result_preview"),
-        (format!("/background/runs/{run_id}/events"), "events"),
-        (format!("/background/runs/{run_id}/workspace"), "files"),
-    ] {
-        let told = curl(&path, None).await;
-        assert!(!told[field].is_null(), "{path}: {told}");
-    }
-    served.end().await;
-}
-
 /// The script of the page about ownership, as it is printed but for the address: what it says below each request is
 /// what is answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_script_of_ownership_works_as_it_is_printed() {
-    if !has_curl() {
+    if !outside::has("curl", "the script of the page is not run") {
         return;
     }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OWNERSHIP.md");
@@ -142,40 +98,4 @@ async fn the_script_of_ownership_works_as_it_is_printed() {
         assert!(is_like(answer, &format!("{{{expected}")), "{answer}\nis not like\n{{{expected}");
     }
     served.end().await;
-}
-
-/// Whether there is a `curl`. Where there is none that is told, and fails where `TENURE_TEST_REQUIRE` names it.
-fn has_curl() -> bool {
-    let found = servers::programs(&["curl"], &[]).is_some();
-    if !found {
-        servers::skipped("curl", "no program curl; the commands of the documentation are not run");
-        assert!(!servers::is_required("curl"), "TENURE_TEST_REQUIRE names curl, and there is none");
-    }
-    found
-}
-
-/// Whether a text has the parts of a pattern in their order; `...` stands for anything.
-fn is_like(text: &str, pattern: &str) -> bool {
-    let mut parts: Vec<&str> = pattern.split("...").collect();
-    let (first, last) = (parts.remove(0), parts.pop());
-    let Some(last) = last else { return text == first };
-    let inner = text.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));
-    let mut rest = inner.unwrap_or_default();
-    inner.is_some()
-        && parts.iter().all(|part| match rest.split_once(part) {
-            Some((_, behind)) => {
-                rest = behind;
-                true
-            }
-            None => false,
-        })
-}
-
-#[test]
-fn a_pattern_means_what_it_says() {
-    assert!(is_like("{\"a\":1,\"b\":2}", "{...,\"b\":2}"));
-    assert!(is_like("abc", "abc") && is_like("abc", "a...") && is_like("abc", "...c"));
-    assert!(
-        !is_like("abc", "ab") && !is_like("abc", "bc") && !is_like("abc", "c...a") && !is_like("abc", "...b")
-    );
 }

@@ -13,12 +13,6 @@ fn id(run: &Value) -> &str {
     run["run_id"].as_str().unwrap()
 }
 
-/// Waits until something happened to somebody.
-async fn happened(served: &Served, kind: EventKind) {
-    let mut events = served.tenure.follow(Subject::All, 0);
-    while events.next().await.unwrap().event != kind {}
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_wanted_and_found_at_its_location() {
     let served = Served::new().await;
@@ -47,7 +41,7 @@ async fn a_wait_ends_with_its_time_and_the_run_goes_on() {
     let run = wanted.expect(202).clone();
     let later =
         served.post("/background/tasks/held/run", json!({ "wait": true, "timeout_seconds": 0 })).await;
-    happened(&served, EventKind::Started).await;
+    served.happened(Subject::All, EventKind::Started).await;
     let waiting = served.get(&format!("/background/runs/{}", id(later.expect(202)))).await;
     assert_eq!(waiting.expect(200)["waiting"]["reason"]["holders"], json!([id(&run)]), "{}", waiting.text);
     served.gate.add_permits(2);
@@ -96,7 +90,7 @@ async fn runs_are_cancelled_answered_and_done_again() {
     served.task("fail", json!({})).await;
     let run = served.post("/background/tasks/held/run", json!({})).await;
     let run = run.expect(202);
-    happened(&served, EventKind::Started).await;
+    served.happened(Subject::All, EventKind::Started).await;
     let cancel = format!("/background/runs/{}/cancel", id(run));
     let nobody = json!({ "reason": "x".repeat(5_000), "by": " " });
     served.post(&cancel, nobody).await.invalid(&["reason", "by"]);
@@ -160,7 +154,7 @@ async fn task_t40_runs_are_cancelled_by_what_they_have_in_common() {
     served.task("held", parallel.clone()).await;
     served.task("nobody", parallel).await;
     let running = served.post("/background/tasks/held/run", json!({})).await;
-    happened(&served, EventKind::Started).await;
+    served.happened(Subject::All, EventKind::Started).await;
     for n in 0..3 {
         let query = format!("Number {n}");
         served.post("/background/tasks/nobody/run", json!({ "query": query })).await.expect(202);
@@ -262,7 +256,7 @@ async fn no_more_requests_wait_than_there_is_room_for_and_nothing_is_wanted_by_o
     let body = json!({ "wait": true });
     let waits = served.send(Method::POST, path, body.clone());
     let other = async {
-        happened(&served, EventKind::Started).await;
+        served.happened(Subject::All, EventKind::Started).await;
         let refused = served.post(path, body.clone()).await;
         refused.problem(503, "busy");
         assert_eq!(refused.header("retry-after"), "1");

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure::agents::Directory;
 use tenure::clock::SystemClock;
 use tenure::http::{Api, HttpOptions};
-use tenure::model::TaskSpec;
+use tenure::model::{EventKind, Subject, TaskSpec};
 use tenure::store::{MemoryStore, Store};
 use tenure::{RunContext, Settings, Tenure, WorkspaceFolder};
 use tokio::net::TcpListener;
@@ -131,6 +131,13 @@ impl Served {
         fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let spec = TaskSpec::from_value(&fields).unwrap();
         self.tenure.create_task(spec).await.unwrap().spec.task_id.to_string()
+    }
+
+    /// Waits until something happened to somebody.
+    pub(crate) async fn happened(&self, who: Subject, kind: EventKind) {
+        let mut events = self.tenure.follow(who, 0);
+        let happened = async { while events.next().await.unwrap().event != kind {} };
+        tokio::time::timeout(LIMIT, happened).await.expect("it happens in time");
     }
 
     /// Shuts the interface down, and the host.

@@ -122,8 +122,7 @@ async fn the_occurrences_of_a_task_are_told_past_and_next() {
     // What was due while nobody looked is recorded when it is fired.
     let schedule = json!({ "type": "once", "run_at": "2020-01-01T00:00:00Z" });
     served.task("echo", json!({ "task_id": "once", "schedule": schedule })).await;
-    let mut events = served.tenure.follow(tenure::model::Subject::All, 0);
-    while events.next().await.unwrap().event != tenure::model::EventKind::Completed {}
+    served.happened(tenure::model::Subject::All, tenure::model::EventKind::Completed).await;
     let told = served.get("/background/tasks/once/occurrences").await;
     let past = told.expect(200)["past"].as_array().unwrap();
     assert_eq!(past.len(), 1, "{past:?}");

@@ -68,7 +68,9 @@ curl -X POST http://localhost:8000/background/tasks/hourly_report/run \
 
 RUN_ID=$(sed -n 's/.*"run_id":"\([^"]*\)".*/\1/p' answer)
 
-until curl http://localhost:8000/background/runs/$RUN_ID | grep -q '"status":"running"'; do :; done
+for look in $(seq 1000); do
+  if curl http://localhost:8000/background/runs/$RUN_ID | grep -q '"status":"running"'; then break; fi
+done
 
 curl -X POST http://localhost:8000/background/runs/$RUN_ID/cancel \
   -H "Content-Type: application/json" \

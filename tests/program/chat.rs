@@ -52,10 +52,11 @@ async fn an_answer_is_seen_and_kept_while_it_comes() {
 async fn an_endpoint_that_stalls_is_hung_up_on_at_the_timeout_of_each_attempt() {
     let (mut live, reply) = Live::new();
     let endpoint = Endpoint::new(vec![reply, whole()]).await;
-    let place = asks(&endpoint.url, &format!("timeout_seconds = 0.3\n{AGAIN}"));
+    let place = asks(&endpoint.url, &format!("timeout_seconds = 2\n{AGAIN}"));
     let server = place.serve(&[]);
-    let id = server.run("t");
+    // Said before there is a time that may be over.
     live.say(delta("half"));
+    let id = server.run("t");
     live.hung_up().await;
     let run = server.until(&id, "completed");
     assert_eq!((&run["attempt"], &run["result_preview"]), (&2.into(), &"all of it".into()), "{run}");
@@ -66,7 +67,7 @@ async fn an_endpoint_that_stalls_is_hung_up_on_at_the_timeout_of_each_attempt() 
 #[test]
 fn an_endpoint_that_never_answers_is_hung_up_on_at_the_timeout_and_the_run_says_so() {
     let endpoint = Silent::new();
-    let place = asks(&endpoint.url, "timeout_seconds = 0.3");
+    let place = asks(&endpoint.url, "timeout_seconds = 2");
     let run = place.start(&["run", "tenure.toml", "--json"]);
     endpoint.asked().hung_up();
     let done = run.done();

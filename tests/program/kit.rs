@@ -6,14 +6,13 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Longer than anything here takes: who waits so long waits for what does not come.
-pub(crate) const MOST: Duration = Duration::from_secs(60);
+pub(crate) use crate::until::{MOST, until};
 
 /// A folder with a configuration.
 pub(crate) struct Place {
@@ -44,8 +43,20 @@ impl Place {
         std::fs::write(self.path(name), text).unwrap();
     }
 
+    /// The same, for a file that may be read meanwhile: that has all of the old text or all of the new one.
+    pub(crate) fn replace(&self, name: &str, text: impl AsRef<[u8]>) {
+        let beside = format!("{name}.new");
+        self.write(&beside, text);
+        std::fs::rename(self.path(&beside), self.path(name)).unwrap();
+    }
+
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_tenure")), args)
+    }
+
+    /// The same, of a copy of the program.
+    pub(crate) fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             if ["TENURE", "OMNICORE", "RUST_LOG"].iter().any(|ours| name.starts_with(ours)) {
@@ -217,16 +228,14 @@ impl Server {
         self.get(&format!("/background/runs/{run_id}")).body
     }
 
-    /// Looks at a run until it stands so. Each look is a request: it takes its time.
+    /// Looks at a run until it stands so.
     pub(crate) fn until(&self, run_id: &str, status: &str) -> Value {
-        let began = Instant::now();
-        loop {
-            let run = self.run_of(run_id);
-            if run["status"] == status {
-                return run;
-            }
-            assert!(began.elapsed() < MOST, "{run_id} is not {status}: {run}");
-        }
+        let mut run = Value::Null;
+        until(&format!("{run_id} is {status}"), || {
+            run = self.run_of(run_id);
+            run["status"] == status
+        });
+        run
     }
 
     /// One request, on a connection of its own.
@@ -273,15 +282,6 @@ fn unchunked(mut body: &str) -> Option<String> {
         }
         whole.push_str(rest.get(..size)?);
         body = rest.get(size + 2..)?;
-    }
-}
-
-/// Waits until something is so.
-pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < MOST, "{what}");
-        std::thread::yield_now();
     }
 }
 

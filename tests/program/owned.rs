@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::kit::{Answer, MOST, Server};
+use crate::kit::{Answer, MOST, Server, until};
 
 /// Leases that nobody renews are over soon. A release has the grace to end what it asked to stop, before a host does.
 pub(crate) const CONFIG: &str = "[worker]\nlease = \"500ms\"\ngrace = \"1s\"\n";
@@ -130,12 +130,8 @@ fn a_fenced_outcome_is_recovered_or_refused(a: &Replica<'_>, b: &Replica<'_>) {
     let mut lost = Vec::new();
     for task in [3, 4] {
         let held = a.done("acquire", a.start(task, &format!("call-{task}"), 0.05));
-        // Each look is a request: it takes its time.
         let seen = json!({ "task": task, "run": 1, "fence": 1 });
-        let began = std::time::Instant::now();
-        while b.ask("declare-lost", seen.clone()).status != 200 {
-            assert!(began.elapsed() < MOST, "task {task} is never lost");
-        }
+        until(&format!("task {task} is lost"), || b.ask("declare-lost", seen.clone()).status == 200);
         let answer = b.refused("publish", outcome(&held, "late"), "fenced");
         assert_eq!(answer["state"]["state"], "lost");
         assert_eq!(a.renew(&held)["answer"], "fenced");

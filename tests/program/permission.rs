@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 
+use crate::copied;
 use crate::kit::*;
 
 /// Nobody: whoever may do everything is not hindered by modes.
@@ -27,6 +29,7 @@ fn what_may_not_be_read_or_written_is_said_and_nothing_is_left_behind() {
     for (name, bits) in [(".", 0o755), ("secret.toml", 0), ("store.db", 0), ("closed", 0o555)] {
         mode(&place, name, bits);
     }
+    let (_folder, program) = copied::for_everybody(Path::new(env!("CARGO_BIN_EXE_tenure")));
     let mut said = String::new();
     for (args, code) in [
         (&["serve", "--config", "secret.toml"][..], 2),
@@ -38,7 +41,7 @@ fn what_may_not_be_read_or_written_is_said_and_nothing_is_left_behind() {
         (&["serve", "--store", "sqlite:open/tenure.db", "--workspace", "closed/files"], 2),
         (&["tasks", "list", "--store", "sqlite:store.db"], 7),
     ] {
-        let mut command = place.command(args);
+        let mut command = place.command_of(&program, args);
         command.env("TENURE_LISTEN", "127.0.0.1:0");
         if am_root {
             command.uid(NOBODY).gid(NOBODY);

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 
 use crate::curl;
 use crate::kit::*;
+use crate::pattern::is_like;
 
 /// A command with what is printed below it.
 struct Printed {
@@ -70,7 +71,7 @@ fn the_commands_about_a_server_work_as_they_are_printed() {
         String::from_utf8(output.stdout).unwrap()
     };
     let answer = told(&ask.command);
-    assert!(curl::is_like(&answer, ask.answer.trim()), "{answer}\nis not like\n{}", ask.answer);
+    assert!(is_like(&answer, ask.answer.trim()), "{answer}\nis not like\n{}", ask.answer);
     let run: serde_json::Value = serde_json::from_str(&answer).unwrap();
     let run_id = run["run_id"].as_str().unwrap();
     assert!(file.command.contains("/runs/RUN/"), "{}", file.command);

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use crate::kit::*;
 
 /// An endpoint that takes what is asked, and answers nothing.
 pub(crate) struct Silent {
-    listener: TcpListener,
+    calls: Receiver<TcpStream>,
     pub(crate) url: String,
 }
 
@@ -17,12 +18,20 @@ impl Silent {
     pub(crate) fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        Self { listener, url }
+        let (tell, calls) = channel();
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                if tell.send(stream).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { calls, url }
     }
 
     /// Somebody asks.
     pub(crate) fn asked(&self) -> Call {
-        let (stream, _) = self.listener.accept().unwrap();
+        let stream = self.calls.recv_timeout(MOST).expect("somebody asks in time");
         stream.set_read_timeout(Some(MOST)).unwrap();
         let mut stream = BufReader::new(stream);
         let mut line = String::new();

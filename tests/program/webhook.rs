@@ -41,7 +41,7 @@ async fn who_refuses_for_a_while_is_asked_again_after_that_while() {
 #[test]
 fn who_never_answers_is_hung_up_on_at_the_timeout_of_each_attempt() {
     let endpoint = Silent::new();
-    let place = posts(&endpoint.url, &format!("timeout_seconds = 0.2\n{AGAIN}"));
+    let place = posts(&endpoint.url, &format!("timeout_seconds = 2\n{AGAIN}"));
     let server = place.serve(&[]);
     let id = server.run("t");
     endpoint.asked().hung_up();

@@ -223,3 +223,23 @@ async fn task_t38_intervals_do_not_drift() {
     let seen = host.see("t").await;
     assert_eq!(due(&seen), (1..=20).map(|n| n * 60).collect::<Vec<_>>());
 }
+
+/// An hour of seconds; the host is away for one of them.
+#[tokio::test(start_paused = true)]
+async fn task_t38_an_interval_of_a_second_drifts_by_nothing() {
+    let host = host().await;
+    host.agent("agent", Script::new().takes(SECOND / 4).answers("done"));
+    host.task(task(json!({ "schedule": every(1) }))).await;
+    host.advance(HOUR / 2 + SECOND / 2).await;
+    host.cut_off();
+    host.advance(SECOND).await;
+    host.reconnect();
+    host.advance(HOUR / 2 - SECOND).await;
+    let seen = host.see("t").await;
+    assert_eq!(due(&seen), (1..=3600).collect::<Vec<_>>());
+    let late: Vec<_> = seen.occurrences.iter().filter(|occurrence| occurrence.late_by_ms > 0).collect();
+    assert!(
+        late.len() < 5,
+        "each is fired at its instant, but for those that nobody was there for: {late:?}"
+    );
+}

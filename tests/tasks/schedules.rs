@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tenure::Deletion;
-use tenure::model::{SchedulePlace, TaskPatch, Timestamp};
+use tenure::model::{Event, EventKind, SchedulePlace, TaskPatch, Timestamp};
 use tenure::store::{Decision, Store, TaskChange, TaskWrite};
 use tenure::testkit::{Script, Seen};
 
@@ -204,7 +204,18 @@ async fn task_t36_a_schedule_that_cannot_fire_says_so_and_others_go_on() {
     let SchedulePlace::Failing { error, tries, .. } = &state.place else { panic!("{:?}", state.place) };
     assert!(error.contains("Mars/Olympus"), "{error}");
     assert!((2..=10).contains(tries), "tried ever more rarely: {tries}");
-    assert!(seen.events.len() > 1, "an event tells of it");
+    let told = seen.events.iter().filter(|event| event.event == EventKind::ScheduleFailing);
+    let told: Vec<&Event> = told.collect();
+    assert_eq!(
+        told.len(),
+        usize::try_from(*tries).unwrap(),
+        "each try that failed is told: {:?}",
+        seen.events
+    );
+    for event in told {
+        assert_eq!(json!(event.event), "background_task_schedule_failing");
+        assert!(event.data.to_string().contains("Mars/Olympus"), "{event:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,7 @@ impl Served {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_task_is_named_field_by_field_and_nothing_is_stored() {
+async fn task_p15_what_is_wrong_with_a_task_is_named_field_by_field_and_nothing_is_stored() {
     let served = Served::new().await;
     let good = json!({ "task_id": "t", "agent_id": "echo", "query": "q" });
     let with = |field: &str, value: Value| {
@@ -188,7 +188,7 @@ async fn words_of_a_query_that_are_not_known_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_exist_and_what_cannot_be_done_is_told() {
+async fn task_p15_what_does_not_exist_and_what_cannot_be_done_is_told() {
     let served = Served::new().await;
     for path in ["/", "/background", "/background/", "/background/nothing", "/background/tasks/", "/nothing"]
     {

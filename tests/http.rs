@@ -15,6 +15,8 @@ mod events;
 mod files;
 #[path = "http/health.rs"]
 mod health;
+#[path = "http/many.rs"]
+mod many;
 #[path = "http/ownership.rs"]
 mod ownership;
 #[path = "http/runs.rs"]

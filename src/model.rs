@@ -8,6 +8,7 @@ mod exact;
 mod id;
 mod invalid;
 mod occurrence;
+mod pairs;
 mod payload;
 mod reading;
 mod run;
@@ -23,6 +24,7 @@ pub(crate) use id::RESERVED;
 pub use id::{AgentId, AttemptId, InstanceId, RunId, TaskId};
 pub use invalid::{Invalid, Problem};
 pub use occurrence::{Occurrence, OccurrenceOutcome, SkipReason};
+pub(crate) use pairs::{WHOLE_CHARACTERS, has_half_a_pair};
 pub use payload::{PREVIEW_CHARACTERS, Payload, RunResult};
 #[cfg(feature = "http")]
 pub(crate) use reading::Reading;

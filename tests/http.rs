@@ -17,6 +17,8 @@ mod events;
 mod files;
 #[path = "http/health.rs"]
 mod health;
+#[path = "http/many.rs"]
+mod many;
 #[path = "support/outside.rs"]
 mod outside;
 #[path = "http/ownership.rs"]

@@ -11,8 +11,8 @@ const FIELD: &[(char, u32)] = &[('L', 32), ('S', 23), ('C', 13), ('K', 12), ('G'
 /// The numbers of the contract of durable tasks.
 const DURABLE: &[std::ops::RangeInclusive<u32>] = &[1..=5, 10..=12, 20..=24, 30..=38, 40..=45];
 
-/// The faults of the peer that hosts are held to.
-const PEER: std::ops::RangeInclusive<u32> = 1..=13;
+/// The faults of the peer that hosts and their interfaces are held to.
+const PEER: std::ops::RangeInclusive<u32> = 1..=15;
 
 /// The groups of the contract of ownership, and how many each has; the scenarios of the brief have numbers below them.
 const OWNERSHIP: &[(&str, u32)] = &[

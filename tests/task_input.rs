@@ -310,3 +310,27 @@ fn a_change_replaces_fields_and_null_puts_back_the_default() {
         .join("\n")
     );
 }
+
+/// Some readers take half of a surrogate pair for JSON. No text can be made of it: it is refused before anything is
+/// stored, by the field that has it.
+#[test]
+fn half_of_a_surrogate_pair_is_refused_by_name() {
+    let expected = "text of whole characters, found half of a surrogate pair";
+    for half in [r"\ud800", r"\udfff", r"\ud83d \ude00"] {
+        let task =
+            |query: &str, rest: &str| format!(r#"{{"task_id":"t","agent_id":"a","query":"{query}"{rest}}}"#);
+        assert_eq!(read(&task(half, "")), format!("query: {expected}"));
+        for metadata in [format!(r#"{{"a":["{half}"]}}"#), format!(r#"{{"{half}":1}}"#)] {
+            let refused = read(&task("q", &format!(r#","metadata":{metadata}"#)));
+            assert_eq!(refused, format!("metadata: {expected}"));
+        }
+        let session = format!(r#","session_policy":{{"type":"fixed","session_id":"{half}"}}"#);
+        assert_eq!(read(&task("q", &session)), format!("session_policy.session_id: {expected}"));
+        let before = TaskSpec::parse(&task("q", "")).unwrap();
+        let patch = TaskPatch::parse(&format!(r#"{{"query":"{half}"}}"#)).unwrap();
+        assert_eq!(patch.apply(&before).unwrap_err().to_string(), format!("\"query\": {expected}"));
+    }
+    let whole = r#"{"task_id":"t","agent_id":"a","query":"\ud83d\ude00","metadata":{"a":"\uD83D\uDE00"}}"#;
+    let task = TaskSpec::parse(whole).unwrap();
+    assert_eq!((&*task.query, task.metadata.as_json()), ("\u{1f600}", r#"{"a":"\uD83D\uDE00"}"#));
+}

@@ -16,7 +16,7 @@ use super::Api;
 use super::limits::Since;
 use super::problem::{Kind, Problem};
 use super::query::shown;
-use crate::model::read;
+use crate::model::{WHOLE_CHARACTERS, read};
 
 /// How deep JSON may be nested: as deep as metadata, and what is around them.
 const MOST_LEVELS: usize = 72;
@@ -202,12 +202,14 @@ impl<'a> Scan<'a> {
 
     fn name(&mut self, quoted: &'a str) -> Result<(), Problem> {
         let plain = quoted.trim_matches('"');
+        let told = |name: &str| name.chars().take(80).collect::<String>();
         let name = if plain.contains('\\') {
-            Cow::Owned(serde_json::from_str::<String>(quoted).unwrap_or_default())
+            let read = serde_json::from_str::<String>(quoted);
+            Cow::Owned(read.map_err(|_| Problem::field(told(plain), WHOLE_CHARACTERS))?)
         } else {
             Cow::Borrowed(plain)
         };
-        let field = name.chars().take(80).collect::<String>();
+        let field = told(&name);
         let Some(Some(names)) = self.around.last_mut() else { return Ok(()) };
         if names.insert(name) {
             return Ok(());

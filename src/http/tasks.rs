@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::body::Given;
@@ -289,6 +290,8 @@ struct Occurrences<'a> {
 #[derive(Serialize)]
 struct Next {
     due_at: Timestamp,
+    /// The same as clocks in the zone of the schedule show it.
+    due_at_local: String,
 }
 
 /// The instants that the schedule of a task named, the newest first, and those it names next
@@ -327,7 +330,9 @@ pub(super) async fn occurrences(
 fn next(task: &Task, state: &ScheduleState, most: usize) -> Result<Vec<Next>, Problem> {
     let due = crate::rules::upcoming(&task.spec.schedule, state, most)
         .map_err(|error| Problem::field("schedule", error.to_string()))?;
-    Ok(due.into_iter().map(|due_at| Next { due_at }).collect())
+    let zone = TimeZone::get(&task.spec.schedule.timezone).unwrap_or(TimeZone::UTC);
+    let local = |due_at: Timestamp| due_at.to_jiff().to_zoned(zone.clone()).to_string();
+    Ok(due.into_iter().map(|due_at| Next { due_at, due_at_local: local(due_at) }).collect())
 }
 
 /// Wants a run of a task now

@@ -4,11 +4,16 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::pairs::{WHOLE_CHARACTERS, has_half_a_pair};
+
 /// The value of a JSON text.
 ///
 /// # Errors
-/// What was expected, if it has a number of more digits than are kept.
+/// What was expected, if it has a number of more digits than are kept, or half of a surrogate pair.
 pub(crate) fn value_of(json: &RawValue) -> Result<Value, String> {
+    if has_half_a_pair(json.get()) {
+        return Err(WHOLE_CHARACTERS.to_owned());
+    }
     if let Some(number) = numbers(json.get()).find(|number| !is_kept(number)) {
         let shown: String = number.chars().take(40).collect();
         return Err(format!("numbers of at most 64 bits, found {shown}; write it as a text"));
@@ -103,6 +108,12 @@ mod tests {
             assert_eq!(read(&value.to_string()).unwrap(), value, "{json}");
         }
         assert_eq!(read("9007199254740993").unwrap().to_string(), "9007199254740993");
+    }
+
+    #[test]
+    fn half_of_a_surrogate_pair_is_refused_by_name() {
+        assert_eq!(read(r#"{"a":["\ud800"]}"#).unwrap_err(), WHOLE_CHARACTERS);
+        assert_eq!(read(r#""\ud83d\ude00""#).unwrap(), "\u{1f600}");
     }
 
     #[test]

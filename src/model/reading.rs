@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
-use super::{Invalid, Problem};
+use super::{Invalid, Problem, WHOLE_CHARACTERS, has_half_a_pair};
 
 /// The most mistakes that are looked for.
 const MOST: usize = 50;
@@ -74,6 +74,12 @@ pub(crate) fn read<T: DeserializeOwned>(json: &str, whole: &str) -> Reading<T> {
         };
         let (path, error) = (error.path().clone(), error.into_inner());
         let told = without_place(&error);
+        if !error.is_data() && has_half_a_pair(json) && path.iter().next().is_some() {
+            // The reader stopped at it; nothing reads the rest either.
+            let field = Place::of(&path, &told).shown(whole);
+            problems.extend(Invalid::one(field, WHOLE_CHARACTERS).problems);
+            return Reading { value: None, problems };
+        }
         if !error.is_data() {
             problems.extend(Invalid::one(whole, format!("a JSON object: {error}")).problems);
             return Reading { value: None, problems };

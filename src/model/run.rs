@@ -368,6 +368,11 @@ pub enum WaitReason {
         /// Who takes the room.
         holders: Vec<RunId>,
     },
+    /// Its host gave it back: other work has what it would exclude, most often its session. It is tried again.
+    Busy {
+        /// What has it, or what else was in the way.
+        because: Arc<str>,
+    },
     /// Its task is paused.
     Paused,
     /// No live instance is known to have the agent.

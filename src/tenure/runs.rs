@@ -10,8 +10,8 @@ use super::{Decided, Tenure};
 use crate::error::Error;
 use crate::instance::Fate;
 use crate::model::{
-    ApprovalAnswer, Attempt, Idempotency, Place, Run, RunId, RunStatus, Task, TaskId, Trigger, WaitReason,
-    Waiting,
+    ApprovalAnswer, Attempt, EventKind, Idempotency, Place, Run, RunId, RunStatus, Subject, Task, TaskId,
+    Timestamp, Trigger, WaitReason, Waiting,
 };
 use crate::rules::{self, Moment, Wanted};
 use crate::store::{Page, PageRequest, Refusal, RunFilter};
@@ -253,10 +253,14 @@ impl Tenure {
     /// # Errors
     /// [`Error::Store`].
     pub async fn waiting(&self, run: &Run) -> Result<Option<Waiting>, Error> {
+        let given_back = self.given_back(run).await?;
         let reason = match &run.place {
             _ if run.status == RunStatus::AwaitingApproval => WaitReason::Approval,
             Place::Nowhere => return Ok(None),
-            Place::Future => WaitReason::NotDue { until: run.due_at },
+            Place::Future => match &given_back {
+                Some((because, _)) => WaitReason::Busy { because: Arc::clone(because) },
+                None => WaitReason::NotDue { until: run.due_at },
+            },
             Place::Paused => WaitReason::Paused,
             Place::Lane { lane } => {
                 WaitReason::LaneFull { lane: Arc::clone(lane), holders: self.holders(lane, run).await? }
@@ -269,11 +273,32 @@ impl Tenure {
         };
         let since = match &run.approval {
             Some(approval) if run.status == RunStatus::AwaitingApproval => approval.asked_at,
-            _ if run.place == Place::Future => run.spec.queued_at,
-            _ => run.due_at,
+            // Of one that never began it is since it was due, however often it was given back since.
+            _ => match given_back {
+                Some(_) if run.attempt == 0 => run.spec.first_due_at,
+                Some((_, at)) => at,
+                None if run.place == Place::Future => run.spec.queued_at,
+                None => run.due_at,
+            },
         };
         Ok(Some(Waiting { reason, since }))
     }
+
+    /// Why and when its last host gave it back before an attempt began, if nothing else happened to it since and
+    /// it is not tried again yet.
+    async fn given_back(&self, run: &Run) -> Result<Option<(Arc<str>, Timestamp)>, Error> {
+        if run.status != RunStatus::Queued || run.place != Place::Future || run.fence == 0 {
+            return Ok(None);
+        }
+        let before = run.last_event.saturating_sub(1);
+        let events = self.instance.store.events(Subject::Run(run.run_id.clone()), before, 1).await?;
+        Ok(events.first().and_then(|event| {
+            let unstarted = event.event == EventKind::Interrupted && event.data["started"] == false;
+            let because = event.data["reason"].as_str().filter(|_| unstarted)?;
+            Some((Arc::from(because), event.timestamp))
+        }))
+    }
+
     /// Whether its task was paused after it became ready.
     async fn is_paused(&self, run: &Run) -> Result<bool, Error> {
         let task = self.instance.store.task(&run.spec.task_id).await?;

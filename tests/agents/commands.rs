@@ -141,6 +141,19 @@ async fn a_signal_is_a_failure_that_names_it() {
     assert_eq!(&*error(&run).message, "the program was ended by SIGSEGV (signal 11): dying");
 }
 
+/// As the kernel does when memory is short. The host lives and saw it: the attempt is not lost, it has failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn field_l29_a_program_that_is_killed_has_failed_and_is_tried_again() {
+    let stage = Stage::bash("[ $TENURE_ATTEMPT = 2 ] && { printf done; exit; }; kill -KILL $$").await;
+    let run = stage.run(json!({ "retry_policy": retries(1) })).await;
+    assert_eq!((run.status, run.attempt, text(&run)), (RunStatus::Completed, 2, "done".to_owned()));
+    let attempts = stage.tenure.attempts(&run.run_id).await.unwrap();
+    let first = attempts[0].error.as_ref().unwrap();
+    assert_eq!((attempts[0].status, &*first.class), (AttemptStatus::Failed, "signal"));
+    assert_eq!(first.within.as_deref(), Some("exception"), "what policies try again that say nothing else");
+    assert_eq!(&*first.message, "the program was ended by SIGKILL (signal 9)");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_cannot_be_started_fails_at_once_and_says_why() {
     let stage = Stage::open().await;

@@ -1,9 +1,11 @@
 //! What is no definition is refused by field, with what was expected.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::json;
 use tenure::agents::AgentDefinition;
+use tenure::model::TaskSpec;
 
 fn check(definition: &serde_json::Value) -> String {
     match AgentDefinition::from_value(definition.clone()) {
@@ -78,4 +80,48 @@ fn a_definition_is_written_as_it_is_read() {
     assert_eq!(read, definition);
     let refused = serde_json::from_str::<AgentDefinition>(r#"{"kind":"chat","model":1}"#).unwrap_err();
     assert!(refused.to_string().contains("\"model\""), "{refused}");
+}
+
+/// Names that a refusal says it knows.
+fn known(refusal: &str) -> Vec<String> {
+    let expected = refusal.split_once("expected").map_or("", |(_, expected)| expected);
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// What of this is no word of the page.
+fn missing(page: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let is_of_a_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: BTreeSet<&str> = page.split(|c| !is_of_a_word(c)).collect();
+    names.into_iter().filter(|name| !words.contains(name.as_str())).collect()
+}
+
+#[test]
+fn every_key_of_an_agent_and_of_a_task_is_on_the_page_of_the_configuration() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/CONFIGURATION.md")).unwrap();
+    let (_, agents) = page.split_once("\n## Agents").unwrap();
+    let (agents, tasks) = agents.split_once("\n## Tasks").unwrap();
+    for (kind, most_known) in
+        [("command", "stop_grace_seconds"), ("chat", "api_key_env"), ("http", "headers_env")]
+    {
+        let mut keys = known(&check(&json!({ "kind": kind, "colour": 1 })));
+        assert!(keys.iter().any(|key| key == most_known), "{keys:?}");
+        keys.extend(["kind".to_owned(), kind.to_owned()]);
+        assert_eq!(missing(agents, keys), [""; 0], "keys of the kind \"{kind}\"");
+    }
+    for (field, one) in [
+        ("", "concurrency_limit"),
+        ("schedule", "catch_up_spread_seconds"),
+        ("retry_policy", "max_interruptions"),
+        ("session_policy", "session_id"),
+        ("workspace_policy", "write_events_jsonl"),
+    ] {
+        let unknown = json!({ "colour": 1 });
+        let task = if field.is_empty() { unknown } else { json!({ field: unknown }) };
+        let refusal = TaskSpec::from_value(&task).unwrap_err();
+        let refusal = refusal.problems.iter().find(|problem| problem.field.ends_with("colour")).unwrap();
+        let keys = known(&refusal.expected);
+        assert!(keys.iter().any(|key| key == one), "{keys:?}");
+        assert_eq!(missing(tasks, keys), [""; 0], "keys of a task {field}");
+    }
 }

@@ -32,7 +32,7 @@ async fn host(store: Arc<dyn Store>) -> (Tenure, Arc<Directory>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_agent_is_shown_with_where_it_comes_from_and_no_secret() {
+async fn task_p14_every_agent_is_shown_with_where_it_comes_from_and_no_secret() {
     let stage = Stage::open().await;
     stage.tenure.register_agent("code", |_: RunContext| async { Ok("x".into()) }).unwrap();
     let mut command = bash("true");

@@ -38,7 +38,7 @@ async fn told(kind: &str, answer: Reply) -> (Stage, Run) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_at_the_edge_of_what_is_shown_of_an_error_is_not_cut_into_sight() {
+async fn task_p14_a_secret_at_the_edge_of_what_is_shown_of_an_error_is_not_cut_into_sight() {
     let whole = |secret: &str| format!("{}{secret} is wrong", "x".repeat(495));
     let escaped = |secret: &str| {
         let text = json!({ "error": { "message": whole(secret) } }).to_string();
@@ -60,7 +60,7 @@ async fn a_secret_at_the_edge_of_what_is_shown_of_an_error_is_not_cut_into_sight
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_in_an_error_of_a_stream_is_masked_before_it_is_cut() {
+async fn task_p14_a_secret_in_an_error_of_a_stream_is_masked_before_it_is_cut() {
     let refusing = |secret: &str| {
         let message = format!("{}{secret}", "x".repeat(495));
         format!("data: {}\n\n", json!({ "error": { "message": message } }))
@@ -71,7 +71,7 @@ async fn a_secret_in_an_error_of_a_stream_is_masked_before_it_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_in_an_answer_that_is_streamed_is_masked_across_its_parts() {
+async fn task_p14_a_secret_in_an_answer_that_is_streamed_is_masked_across_its_parts() {
     let answer = |secret: &str| {
         let parts: Vec<String> = secret.chars().map(|part| delta(&part.to_string())).collect();
         [delta("your key "), parts.concat(), delta(", yes"), finish(secret)].concat()
@@ -84,7 +84,7 @@ async fn a_secret_in_an_answer_that_is_streamed_is_masked_across_its_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_in_an_answer_of_a_receiver_is_masked_in_every_form() {
+async fn task_p14_a_secret_in_an_answer_of_a_receiver_is_masked_in_every_form() {
     type Case = (&'static str, fn(&str) -> String, &'static str);
     let cases: [Case; 4] = [
         ("text/plain", |secret| format!("<{secret}>"), "<***>"),

@@ -229,7 +229,9 @@ fn field_d4_a_schedule_shows_what_became_of_its_occurrences_and_which_come_next(
     assert!(past.iter().any(|past| past["reason"]["overlap"]["blocked_by"].is_string()), "{answer}");
     assert!(answer["next"].as_array().unwrap().len() >= 5, "{answer}");
     let table = place.run(&["tasks", "occurrences", "t", "--utc"]).well().out;
-    for told in ["to come", "ran", "skipped", "overlap with "] {
+    let local = answer["next"][0]["due_at_local"].as_str().unwrap();
+    assert!(local.ends_with("+00:00[UTC]"), "{local}");
+    for told in ["to come", "+00:00 UTC", "ran", "skipped", "overlap with "] {
         assert!(table.contains(told), "{told} is not in\n{table}");
     }
 }

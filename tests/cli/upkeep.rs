@@ -59,7 +59,7 @@ fn what_is_wrong_with_a_store_is_found_and_made_good() {
 }
 
 #[test]
-fn finished_runs_are_pruned_with_their_age_or_number() {
+fn task_p15_finished_runs_are_pruned_with_their_age_or_number() {
     let place = Place::with(CONFIG);
     place
         .run(&["tasks", "add", "t", "--agent", "echo", "--query", "q", "--overlap", "allow_parallel"])

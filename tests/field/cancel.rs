@@ -5,6 +5,7 @@ use tenure::CancelFilter;
 use tenure::Settings;
 use tenure::model::{ApprovalAnswer, CancelMode, EventKind, RunStatus};
 use tenure::testkit::{Gate, Script, TestHost};
+use tokio::time::Instant;
 
 use crate::kit::*;
 
@@ -23,6 +24,24 @@ async fn field_c01_a_shutdown_waits_no_longer_than_its_limits() {
     let seen = host.see("t").await;
     let run = seen.run(1).assert_status("queued").assert_attempts("interrupted");
     assert!(run.attempts[0].error.is_some(), "it says why");
+}
+
+/// What cannot be stored is left to the end of its lease.
+#[tokio::test(start_paused = true)]
+async fn field_c11_a_close_has_its_limits_though_the_store_says_nothing() {
+    let settings = Settings { drain: SECOND, patience: SECOND, ..TestHost::settings() };
+    let host = TestHost::open_with("2026-01-01T00:00:00Z", settings).await;
+    host.agent("agent", Script::new().hangs());
+    host.task(task(json!({}))).await;
+    host.run("t").await;
+    host.drain().await;
+    host.hang_store();
+    let asked = Instant::now();
+    let ended = host.shutdown().await.unwrap();
+    assert_eq!((ended.interrupted, ended.unstored), (1, 1));
+    assert!(asked.elapsed() < MINUTE, "{:?}", asked.elapsed());
+    host.reconnect();
+    host.see("t").await.run(1).assert_status("running");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,16 @@
 //! G: growth, memory, a store in trouble.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::json;
-use tenure::model::{EventKind, RunStatus};
+use tenure::clock::SystemClock;
+use tenure::model::{EventKind, RunStatus, TaskSpec};
+use tenure::store::MemoryStore;
+use tenure::store::faulty::{self, Fault, Faulty, Method};
 use tenure::testkit::{Gate, Script, TestHost};
-use tenure::{Settings, StoreHealth};
+use tenure::{RunContext, RunRequest, Settings, StoreHealth, Tenure};
+use tokio::time::Instant;
 
 use crate::kit::*;
 
@@ -25,6 +32,28 @@ async fn field_g05_finished_runs_are_removed_by_default() {
     assert_eq!(host.see("t").await.runs.len(), 50, "no more than so many");
     host.advance(32 * DAY).await;
     assert_eq!(host.see("t").await.runs.len(), 0, "no longer than so long");
+}
+
+/// However long the store takes for a batch: meanwhile others are queued, claimed, executed and finished.
+#[tokio::test(start_paused = true)]
+async fn field_g07_a_removal_that_takes_long_holds_nobody_up() {
+    let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Arc::new(SystemClock)))));
+    let removal = faulty::Gate::default();
+    store.script(Method::Prune, [Some(Fault::Hold(removal.clone()))]);
+    let settings = Settings { prune_every: SECOND, ..Settings::default() };
+    let tenure = Tenure::open(store.clone(), settings).await.unwrap();
+    tenure.register_agent("agent", |_: RunContext| async { Ok(().into()) }).unwrap();
+    tenure.create_task(TaskSpec::parse(&task(json!({})).to_string()).unwrap()).await.unwrap();
+    removal.reached().await;
+    let begun = Instant::now();
+    for _ in 0..10 {
+        let run = tenure.run_now(&name("t"), RunRequest::default()).await.unwrap();
+        let ended = tenure.wait(&run.run_id, None).await.unwrap();
+        assert_eq!(ended.run.status, RunStatus::Completed);
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO, "nothing waited for the removal");
+    removal.pass();
+    tenure.shutdown().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,7 @@ impl Served {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_task_is_named_field_by_field_and_nothing_is_stored() {
+async fn task_p15_what_is_wrong_with_a_task_is_named_field_by_field_and_nothing_is_stored() {
     let served = Served::new().await;
     let good = json!({ "task_id": "t", "agent_id": "echo", "query": "q" });
     let with = |field: &str, value: Value| {
@@ -118,6 +118,36 @@ async fn a_body_is_one_json_object_in_which_each_field_is_given_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn half_of_a_surrogate_pair_is_refused_by_name_and_nothing_is_stored() {
+    let served = Served::new().await;
+    let send = async |path: &str, body: &str| served.raw(path, "application/json", body.to_owned()).await;
+    let task = |query: &str, metadata: &str| {
+        format!(r#"{{"task_id":"t","agent_id":"ask","query":"{query}","metadata":{metadata}}}"#)
+    };
+    send(TASKS, &task(r"\ud800", "{}")).await.invalid(&["query"]);
+    send(TASKS, &task("q", r#"{"a":"\udfff"}"#)).await.invalid(&["metadata"]);
+    send(TASKS, &task("q", r#"{"\ud800":1,"\udc00":2}"#)).await.invalid(&[r"\ud800"]);
+    assert_eq!(served.get(TASKS).await.expect(200)["total"], 0);
+    send(TASKS, &task(r"\ud83d\ude00", "{}")).await.expect(201);
+    let run = format!("{TASKS}/t/run");
+    send(&run, r#"{"query":"\ud800"}"#).await.invalid(&["query"]);
+    assert_eq!(served.get("/background/runs").await.expect(200)["total"], 0);
+    let asked = send(&run, r#"{"wait":true}"#).await;
+    let asked = asked.expect(200);
+    assert_eq!(
+        (&asked["status"], &asked["query_snapshot"]),
+        (&json!("awaiting_approval"), &json!("\u{1f600}"))
+    );
+    let run = format!("/background/runs/{}", asked["run_id"].as_str().unwrap());
+    send(&format!("{run}/resume"), r#"{"approved":true,"answer":["\ud800"]}"#).await.invalid(&["answer"]);
+    assert_eq!(served.get(&run).await.expect(200)["status"], "awaiting_approval");
+    send(&format!("{run}/cancel"), r#"{"reason":"\ud800"}"#).await.invalid(&["reason"]);
+    let answered = send(&format!("{run}/resume"), r#"{"approved":true,"answer":"\ud83d\ude00"}"#).await;
+    answered.expect(200);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_list_is_not_taken_for_the_fields_in_their_order_and_null_is_no_body() {
     let served = Served::new().await;
     served.post(TASKS, json!({ "task_id": "t", "agent_id": "echo", "query": "q" })).await.expect(201);
@@ -158,7 +188,7 @@ async fn words_of_a_query_that_are_not_known_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_exist_and_what_cannot_be_done_is_told() {
+async fn task_p15_what_does_not_exist_and_what_cannot_be_done_is_told() {
     let served = Served::new().await;
     for path in ["/", "/background", "/background/", "/background/nothing", "/background/tasks/", "/nothing"]
     {

@@ -83,7 +83,7 @@ async fn a_key_makes_a_repeated_request_the_same_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_are_cancelled_answered_and_done_again() {
+async fn task_p15_runs_are_cancelled_answered_and_done_again() {
     let served = Served::new().await;
     served.task("held", json!({})).await;
     served.task("ask", json!({})).await;

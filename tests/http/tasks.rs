@@ -103,6 +103,31 @@ async fn tasks_are_listed_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn field_d4_what_comes_next_is_told_in_the_zone_of_the_schedule() {
+    let served = Served::new().await;
+    for (task, zone, next) in [
+        ("utc", "UTC", ["09:00:00.000Z 09:00:00+00:00[UTC]"; 2]),
+        // The clocks go forward in the night between the two.
+        (
+            "paris",
+            "Europe/Paris",
+            ["08:00:00.000Z 09:00:00+01:00[Europe/Paris]", "07:00:00.000Z 09:00:00+02:00[Europe/Paris]"],
+        ),
+    ] {
+        let schedule = json!({ "type": "cron", "expression": "0 9 * * *", "timezone": zone,
+            "start_at": "2027-03-27T00:00:00Z", "end_at": "2027-03-29T00:00:00Z" });
+        served.task("echo", json!({ "task_id": task, "schedule": schedule })).await;
+        let told = served.get(&format!("/background/tasks/{task}/occurrences")).await;
+        let of = |day: u8, both: &str| {
+            let (utc, local) = both.split_once(' ').unwrap();
+            json!({ "due_at": format!("2027-03-{day}T{utc}"), "due_at_local": format!("2027-03-{day}T{local}") })
+        };
+        assert_eq!(told.expect(200)["next"], json!([of(27, next[0]), of(28, next[1])]));
+    }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_occurrences_of_a_task_are_told_past_and_next() {
     let served = Served::new().await;
     let schedule = json!({ "type": "cron", "expression": "0 9 * * *", "end_at": "2999-01-04T00:00:00Z",
@@ -110,9 +135,9 @@ async fn the_occurrences_of_a_task_are_told_past_and_next() {
     served.task("echo", json!({ "task_id": "daily", "schedule": schedule })).await;
     let told = served.get("/background/tasks/daily/occurrences").await;
     let next = json!([
-        { "due_at": "2999-01-01T09:00:00.000Z" },
-        { "due_at": "2999-01-02T09:00:00.000Z" },
-        { "due_at": "2999-01-03T09:00:00.000Z" },
+        { "due_at": "2999-01-01T09:00:00.000Z", "due_at_local": "2999-01-01T09:00:00+00:00[UTC]" },
+        { "due_at": "2999-01-02T09:00:00.000Z", "due_at_local": "2999-01-02T09:00:00+00:00[UTC]" },
+        { "due_at": "2999-01-03T09:00:00.000Z", "due_at_local": "2999-01-03T09:00:00+00:00[UTC]" },
     ]);
     assert_eq!((&told.expect(200)["next"], &told.json["past"]), (&next, &json!([])));
     let told = served.get("/background/tasks/daily/occurrences?next=1").await;

@@ -4,6 +4,7 @@ use serde_json::json;
 use tenure::model::{ApprovalAnswer, CancelMode, RunStatus, WaitReason};
 use tenure::testkit::{Gate, Script, TestHost};
 use tenure::{Error, RunRequest, Settings};
+use tenure_actors::OperationRequest;
 
 use crate::kit::*;
 
@@ -156,6 +157,36 @@ async fn task_t05_a_waiting_run_says_why_and_since_when() {
         assert_eq!(waiting.reason, reason);
         assert_eq!(waiting.since, since, "{reason:?}");
     }
+}
+
+/// Something else than a run has the session: what would exclude it is given back, says who is in the way, and runs
+/// once that is over.
+#[tokio::test(start_paused = true)]
+async fn task_t05_a_run_whose_session_is_taken_goes_back_and_says_who_has_it() {
+    let host = host().await;
+    let agent = host.agent("agent", Script::new().answers("done"));
+    let session = json!({ "type": "fixed", "session_id": "s" });
+    host.task(task(json!({ "session_policy": session, "timeout_seconds": 60 }))).await;
+    let request = OperationRequest::new("compact:s:1", "compaction").unwrap().on_session("s").unwrap();
+    let lease = host.application().current().operations().reserve(request).await.unwrap();
+    let run = host.run("t").await;
+    for _ in 0..3 {
+        host.advance(SECOND).await;
+        let queued = host.run_of(&run).await;
+        assert_eq!((queued.status, queued.attempt), (RunStatus::Queued, 0), "{queued:?}");
+        let waiting = host.waiting(&queued).await.unwrap().unwrap();
+        let because = "busy: operation \"compact:s:1\" of owner \"compaction\" on session \"s\" is active";
+        assert_eq!(waiting.reason, WaitReason::Busy { because: because.into() });
+        assert_eq!(waiting.since, run.due_at, "since it was due, however often it was tried");
+    }
+    assert!(agent.calls().is_empty(), "{:?}", agent.calls());
+    lease.release();
+    host.advance(SECOND).await;
+    let seen = host.see("t").await;
+    seen.assert_statuses("completed");
+    seen.run(1).assert_attempts("completed");
+    moved_lawfully(seen.run(1));
+    assert_eq!(host.application().current().operations().count(), 0, "it gave its own keys back");
 }
 
 trait RunOf {

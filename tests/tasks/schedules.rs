@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tenure::Deletion;
-use tenure::model::{SchedulePlace, TaskPatch, Timestamp};
+use tenure::model::{Event, EventKind, SchedulePlace, TaskPatch, Timestamp};
 use tenure::store::{Decision, Store, TaskChange, TaskWrite};
 use tenure::testkit::{Script, Seen};
 
@@ -204,7 +204,18 @@ async fn task_t36_a_schedule_that_cannot_fire_says_so_and_others_go_on() {
     let SchedulePlace::Failing { error, tries, .. } = &state.place else { panic!("{:?}", state.place) };
     assert!(error.contains("Mars/Olympus"), "{error}");
     assert!((2..=10).contains(tries), "tried ever more rarely: {tries}");
-    assert!(seen.events.len() > 1, "an event tells of it");
+    let told = seen.events.iter().filter(|event| event.event == EventKind::ScheduleFailing);
+    let told: Vec<&Event> = told.collect();
+    assert_eq!(
+        told.len(),
+        usize::try_from(*tries).unwrap(),
+        "each try that failed is told: {:?}",
+        seen.events
+    );
+    for event in told {
+        assert_eq!(json!(event.event), "background_task_schedule_failing");
+        assert!(event.data.to_string().contains("Mars/Olympus"), "{event:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,4 +233,24 @@ async fn task_t38_intervals_do_not_drift() {
     }
     let seen = host.see("t").await;
     assert_eq!(due(&seen), (1..=20).map(|n| n * 60).collect::<Vec<_>>());
+}
+
+/// An hour of seconds; the host is away for one of them.
+#[tokio::test(start_paused = true)]
+async fn task_t38_an_interval_of_a_second_drifts_by_nothing() {
+    let host = host().await;
+    host.agent("agent", Script::new().takes(SECOND / 4).answers("done"));
+    host.task(task(json!({ "schedule": every(1) }))).await;
+    host.advance(HOUR / 2 + SECOND / 2).await;
+    host.cut_off();
+    host.advance(SECOND).await;
+    host.reconnect();
+    host.advance(HOUR / 2 - SECOND).await;
+    let seen = host.see("t").await;
+    assert_eq!(due(&seen), (1..=3600).collect::<Vec<_>>());
+    let late: Vec<_> = seen.occurrences.iter().filter(|occurrence| occurrence.late_by_ms > 0).collect();
+    assert!(
+        late.len() < 5,
+        "each is fired at its instant, but for those that nobody was there for: {late:?}"
+    );
 }

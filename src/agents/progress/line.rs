@@ -153,6 +153,8 @@ mod tests {
         assert_eq!(Line::parse(line), Some(asks));
         assert_eq!(Line::parse(r#"{"percnt": 7}"#), None);
         assert_eq!(Line::parse("{ no json"), None);
+        assert_eq!(Line::parse(r#"{"percent": 7, "message": "\ud800"}"#), None, "no text can be made of it");
+        assert_eq!(Line::parse(r#"{"message": "\ud83d\ude00"}"#), progress(None, "\u{1f600}"));
     }
 
     #[test]
@@ -164,6 +166,8 @@ mod tests {
             r#"{"awaiting_approval": {"question": "x""#,
             "{awaiting_approval: 1}",
             r#"{"awaiting_approval": {"question": "x", "data": {"n": 123456789012345678901234567890}}}"#,
+            r#"{"awaiting_approval": {"question": "half of a pair: \ud800"}}"#,
+            r#"{"awaiting_approval": {"question": "x", "data": ["\udfff"]}}"#,
         ];
         for line in lines {
             assert!(matches!(Line::parse(line), Some(Line::Unreadable(_))), "{line}");

@@ -203,7 +203,7 @@ pub(in crate::http) struct Waiting {
 /// Why a run waits.
 #[derive(ToSchema)]
 pub(in crate::http) struct WaitReason {
-    /// `not_due`, `lane_full`, `paused`, `no_agent`, `worker` or `approval`.
+    /// `not_due`, `lane_full`, `busy`, `paused`, `no_agent`, `worker` or `approval`.
     reason: String,
     #[schema(required = false, nullable = false, format = DateTime)]
     until: Option<String>,
@@ -212,6 +212,9 @@ pub(in crate::http) struct WaitReason {
     /// The runs that take the room.
     #[schema(required = false)]
     holders: Vec<String>,
+    /// What its host was busy with when it gave the run back: the operation that has its session or its task.
+    #[schema(required = false, nullable = false)]
+    because: Option<String>,
     #[schema(required = false, nullable = false)]
     agent_id: Option<String>,
 }

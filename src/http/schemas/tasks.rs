@@ -403,4 +403,6 @@ pub(in crate::http) struct Occurrence {
 pub(in crate::http) struct NextOccurrence {
     #[schema(format = DateTime)]
     due_at: String,
+    /// The same in the zone of the schedule, with its offset and its name: `2026-07-01T09:00:00+02:00[Europe/Berlin]`.
+    due_at_local: String,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{RetryPolicy, WorkspacePolicy};
-use crate::model::{Invalid, Problem, Seconds};
+use crate::model::{Invalid, Problem, Seconds, WHOLE_CHARACTERS, has_half_a_pair};
 
 /// The longest query, in bytes.
 pub(super) const MOST_QUERY_BYTES: usize = 1 << 20;
@@ -132,6 +132,8 @@ impl Problems {
         let levels = levels(json);
         let flat = levels <= MOST_METADATA_LEVELS;
         self.expect(flat, "metadata", format!("at most {MOST_METADATA_LEVELS} levels, found {levels}"));
+        // Kept as text, and read by whoever is told of the task: all of them are to be able to.
+        self.expect(!has_half_a_pair(json), "metadata", WHOLE_CHARACTERS);
     }
 }
 

@@ -123,6 +123,7 @@ fn waiting(look: &Look, run: &Value) -> String {
             let holders: Vec<&str> = entries(detail, "holders").iter().filter_map(Value::as_str).collect();
             format!("waits for {}", holders.join(", "))
         }
+        "busy" => text(detail, "because"),
         "paused" => "its task is paused".to_owned(),
         "no_agent" => format!("this host does not have agent \"{}\"", text(detail, "agent_id")),
         "worker" if look.straight => "no host has taken it yet".to_owned(),

@@ -161,7 +161,7 @@ pub(crate) fn occurrences_table(look: &Look, past: &[Value], next: &Value) -> St
     let to_come = next.as_array().map_or(&[][..], Vec::as_slice).iter().rev();
     let to_come = to_come.map(|next| {
         let nothing = String::new;
-        [look.when_exactly(next, "due_at"), "to come".to_owned(), nothing(), nothing(), nothing()]
+        [look.when_exactly(next, "due_at"), "to come".to_owned(), nothing(), nothing(), by_its_zone(next)]
     });
     let past = past.iter().map(|occurrence| {
         let late = at(occurrence, "late_by_ms").as_i64().filter(|late| *late >= 1000);
@@ -174,6 +174,11 @@ pub(crate) fn occurrences_table(look: &Look, past: &[Value], next: &Value) -> St
         ]
     });
     table(look, columns, to_come.chain(past).collect(), "no occurrences")
+}
+
+/// `2026-07-01 09:00:00+02:00 Europe/Berlin`
+fn by_its_zone(next: &Value) -> String {
+    text(next, "due_at_local").replacen('T', " ", 1).replacen('[', " ", 1).replace(']', "")
 }
 
 fn why(occurrence: &Value) -> String {

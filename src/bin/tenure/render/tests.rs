@@ -182,7 +182,10 @@ fn occurrences_are_told_from_what_is_to_come_down_to_the_past() {
         json!({ "due_at": "2026-11-26T02:00:00Z", "outcome": "skipped",
             "reason": { "overlap": { "blocked_by": "r0" } } }),
     ];
-    let next = json!([{ "due_at": "2026-11-30T02:00:00Z" }, { "due_at": "2026-12-01T02:00:00Z" }]);
+    let next = json!([
+        { "due_at": "2026-11-30T02:00:00Z", "due_at_local": "2026-11-30T03:00:00+01:00[Europe/Berlin]" },
+        { "due_at": "2026-12-01T02:00:00Z", "due_at_local": "2026-12-01T03:00:00+01:00[Europe/Berlin]" },
+    ]);
     insta::assert_snapshot!(occurrences_table(&look(), &past, &next));
 }
 

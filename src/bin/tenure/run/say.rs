@@ -61,6 +61,7 @@ pub(super) fn waiting(waiting: &Waiting) -> String {
             Some(holder) => format!("waits for run {holder}"),
             None => "waits for its turn".to_owned(),
         },
+        WaitReason::Busy { because } => plain(because).into_owned(),
         WaitReason::Paused => "its task is paused".to_owned(),
         WaitReason::NoAgent { agent_id } => format!("waits for a host with the agent {agent_id}"),
         WaitReason::Worker => "waits for a worker".to_owned(),

@@ -49,6 +49,8 @@ fn a_server_and_the_store_give_the_same_answers() {
         format!("runs wait {completed}"),
         format!("runs wait {failed}"),
         format!("runs wait {queued} --timeout 0"),
+        format!("runs wait {completed} --timeout 0"),
+        format!("runs wait {failed} --timeout 0"),
         "events".to_owned(),
         "events --after 3 --limit 4".to_owned(),
         "events --task echo".to_owned(),

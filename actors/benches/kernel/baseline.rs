@@ -232,14 +232,14 @@ pub(crate) async fn start_job(parent: &Parent) -> Started<CancellationToken> {
     Started { stop, task }
 }
 
-async fn start_object(parent: &Parent) -> Started<ActorRef<Begin>> {
+pub(crate) async fn start_object(parent: &Parent) -> Started<ActorRef<Begin>> {
     let spawned = Actor::spawn_linked(None, Keeper, Arc::new(Plain), parent.actor.get_cell()).await;
     let (stop, task) = spawned.expect("a child");
     stop.cast(Begin).expect("the child runs");
     Started { stop, task }
 }
 
-async fn start_pair(parent: &Parent) -> Started<ActorRef<()>> {
+pub(crate) async fn start_pair(parent: &Parent) -> Started<ActorRef<()>> {
     let spawned = Actor::spawn_linked(None, Warden, (), parent.actor.get_cell()).await;
     let (stop, task) = spawned.expect("a child");
     Started { stop, task }

@@ -105,11 +105,16 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
 /// Lives of one variant, start and close, and nothing beside.
 pub(crate) fn live_here(load: Load) {
     let Load { variant, flavour, count } = load;
+    let ours = |spec| flavour.run(ours::life(ours::ids(count), 1, spec));
     let _ = match variant {
         Variant::Idle => flavour.run(baseline::life_of_idle(count)),
         Variant::Job => flavour.run(baseline::life_of_jobs(count)),
         Variant::Task => flavour.run(baseline::life_of_tasks(count)),
-        Variant::Ours => flavour.run(ours::life(ours::ids(count), 1, function)),
+        Variant::Kept => flavour.run(baseline::life_of_objects(count)),
+        Variant::Pair => flavour.run(baseline::life_of_pairs(count)),
+        Variant::Ours => ours(function),
+        Variant::Object => ours(object),
+        Variant::Actor => ours(actor),
     };
 }
 

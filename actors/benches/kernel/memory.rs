@@ -2,13 +2,15 @@
 
 use std::process::Command;
 
+use tenure_actors::ProcessSpec;
+
 use crate::allocator;
 use crate::baseline::{self, Parent};
 use crate::flavour::Flavour;
 use crate::life::settle;
 use crate::measure::{Samples, interleave, number};
 use crate::options::{Plan, WEIGH};
-use crate::ours::{self, function};
+use crate::ours::{self, actor, function, object};
 use crate::table::{Goal, Row, Table, Unit};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +18,13 @@ pub(crate) enum Variant {
     Idle,
     Job,
     Task,
+    /// An object by hand, and a pair of actors.
+    Kept,
+    Pair,
+    /// Functions of ours, objects, and actors.
     Ours,
+    Object,
+    Actor,
 }
 
 impl Variant {
@@ -25,12 +33,18 @@ impl Variant {
             Self::Idle => "idle",
             Self::Job => "job",
             Self::Task => "task",
+            Self::Kept => "kept",
+            Self::Pair => "pair",
             Self::Ours => "ours",
+            Self::Object => "object",
+            Self::Actor => "actor",
         }
     }
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        [Self::Idle, Self::Job, Self::Task, Self::Ours].into_iter().find(|variant| variant.name() == name)
+        let bare = [Self::Idle, Self::Job, Self::Task, Self::Kept, Self::Pair];
+        let ours = [Self::Ours, Self::Object, Self::Actor];
+        bare.into_iter().chain(ours).find(|variant| variant.name() == name)
     }
 }
 
@@ -99,7 +113,13 @@ pub(crate) fn weigh_here(load: Load) {
             Variant::Idle => weigh_bare(count, async |parent| drop(baseline::start_idle(parent).await)).await,
             Variant::Job => weigh_bare(count, async |parent| drop(baseline::start_job(parent).await)).await,
             Variant::Task => weigh_tasks(count).await,
-            Variant::Ours => weigh_ours(count).await,
+            Variant::Kept => {
+                weigh_bare(count, async |parent| drop(baseline::start_object(parent).await)).await
+            }
+            Variant::Pair => weigh_bare(count, async |parent| drop(baseline::start_pair(parent).await)).await,
+            Variant::Ours => weigh_ours(count, function).await,
+            Variant::Object => weigh_ours(count, object).await,
+            Variant::Actor => weigh_ours(count, actor).await,
         };
         // Taking it down tells nothing; the system does it at once.
         println!("{}", total.each(count));
@@ -126,11 +146,11 @@ async fn weigh_tasks(count: usize) -> Scales {
     Scales::read().less(empty)
 }
 
-async fn weigh_ours(count: usize) -> Scales {
+async fn weigh_ours(count: usize, spec: fn() -> ProcessSpec) -> Scales {
     let registry = ours::open().await.current().registry();
     let ids = ours::ids(count);
     let empty = Scales::read_and_count();
-    ours::start_all(&registry, &ids, 1, function).await;
+    ours::start_all(&registry, &ids, 1, spec).await;
     settle().await;
     Scales::read().less(empty)
 }

@@ -26,24 +26,28 @@ impl Patience {
     }
 }
 
-/// Waits until a run is over or waits for a person; tells its events meanwhile.
+/// Waits until a run is over or waits for a person; tells its events meanwhile. Who does not wait only looks.
 pub(super) async fn settle(
     session: &Session,
     run_id: &str,
     limit: Option<Duration>,
 ) -> Result<Answer, Failure> {
     let Some(limit) = limit else { return settled(session, run_id).await };
-    match timeout(limit, settled(session, run_id)).await {
-        Ok(settled) => settled,
-        Err(_) => {
-            let run = session.client.ask(Ask::get(["runs", run_id])).await?;
-            let run = run.value()?;
-            let status = status(&run).map_or("not settled", RunStatus::as_str).replace('_', " ");
-            let message = format!("run \"{run_id}\" is {status} after {limit:?}");
-            let again = || format!("it goes on; wait again with `tenure runs wait {run_id}`");
-            Err(Failure::new(Exit::Timeout, message).hint(stuck(session, &run).unwrap_or_else(again)))
-        }
+    if !limit.is_zero()
+        && let Ok(settled) = timeout(limit, settled(session, run_id)).await
+    {
+        return settled;
     }
+    let answer = session.client.ask(Ask::get(["runs", run_id])).await?;
+    let run = answer.value()?;
+    let status = status(&run);
+    if status.is_some_and(RunStatus::is_settled) {
+        return Ok(answer);
+    }
+    let status = status.map_or("not settled", RunStatus::as_str).replace('_', " ");
+    let message = format!("run \"{run_id}\" is {status} after {limit:?}");
+    let again = || format!("it goes on; wait again with `tenure runs wait {run_id}`");
+    Err(Failure::new(Exit::Timeout, message).hint(stuck(session, &run).unwrap_or_else(again)))
 }
 
 async fn settled(session: &Session, run_id: &str) -> Result<Answer, Failure> {

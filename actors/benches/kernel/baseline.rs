@@ -95,7 +95,7 @@ struct Job;
 type Body = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// The first message.
-struct Begin;
+pub(crate) struct Begin;
 
 impl Actor for Job {
     type Msg = Begin;

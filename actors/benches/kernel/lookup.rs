@@ -8,7 +8,6 @@ use std::time::Instant;
 use foldhash::fast::RandomState;
 use tenure_actors::{ProcessHandle, ProcessId, Registry, RegistryMessage};
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::flavour::Flavour;
@@ -31,40 +30,15 @@ struct Shelf {
 }
 
 pub(crate) fn measure(plan: &Plan, table: &Table) {
-    for flavour in Flavour::BOTH {
-        let runtime = Arc::new(flavour.runtime());
-        let driver = Driver::of(Arc::clone(&runtime));
-        let (application, shelf) = runtime.block_on(async {
-            let application = ours::open().await;
-            let shelf = Shelf::filled(application.current().registry()).await;
-            (application, Arc::new(shelf))
-        });
-        beside_a_writer(plan, table, (flavour, &runtime), &shelf);
-        if flavour == Flavour::TwoWorkers {
-            by_two_readers(plan, table, &shelf);
-        }
-        runtime.block_on(ours::shut(&application));
-        driver.end();
-    }
-}
-
-/// A thread that a runtime of one thread has for its tasks while others only read.
-struct Driver {
-    end: oneshot::Sender<()>,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl Driver {
-    fn of(runtime: Arc<Runtime>) -> Self {
-        let (end, ended) = oneshot::channel();
-        let thread = std::thread::spawn(move || runtime.block_on(ended).expect("it is told to end"));
-        Self { end, thread }
-    }
-
-    fn end(self) {
-        self.end.send(()).expect("it waits");
-        self.thread.join().expect("it ends");
-    }
+    let runtime = Flavour::TwoWorkers.runtime();
+    let (application, shelf) = runtime.block_on(async {
+        let application = ours::open().await;
+        let shelf = Shelf::filled(application.current().registry()).await;
+        (application, Arc::new(shelf))
+    });
+    beside_a_writer(plan, table, &runtime, &shelf);
+    by_two_readers(plan, table, &shelf);
+    runtime.block_on(ours::shut(&application));
 }
 
 impl Shelf {
@@ -103,7 +77,7 @@ impl Shelf {
 
 // --- one reader beside a writer ---------------------------------------------------------------------------
 
-fn beside_a_writer(plan: &Plan, table: &Table, (flavour, runtime): (Flavour, &Runtime), shelf: &Arc<Shelf>) {
+fn beside_a_writer(plan: &Plan, table: &Table, runtime: &Runtime, shelf: &Arc<Shelf>) {
     let writer = Writer::start(runtime, Arc::clone(shelf));
     let read = |ask: fn(&Shelf, usize)| on_a_thread(|| rate(plan.span, |number| ask(shelf, number)));
     let [map, calls, own] = interleave_numbers(
@@ -112,14 +86,14 @@ fn beside_a_writer(plan: &Plan, table: &Table, (flavour, runtime): (Flavour, &Ru
     );
     let written = writer.stop(runtime);
     let row = |name, baseline: &Samples| {
-        Row::new("get beside a writer", flavour.name(), &own, Unit::PerSecond)
+        Row::new("get beside a writer", Flavour::TwoWorkers.name(), &own, Unit::PerSecond)
             .beside(name, baseline, Unit::PerSecond)
             .compared(&own.over(baseline), Unit::Times)
     };
     table.print(row("papaya", &map).goal(Goal::AtLeast(5e6), &own, Unit::PerSecond));
     table.print(row("call of the actor", &calls));
     let figure = "the writer meanwhile: starts and removals";
-    table.print(Row::new(figure, flavour.name(), &written, Unit::PerSecond));
+    table.print(Row::new(figure, Flavour::TwoWorkers.name(), &written, Unit::PerSecond));
 }
 
 fn on_a_thread(measure: impl FnOnce() -> f64 + Send) -> f64 {

@@ -9,14 +9,20 @@ use tokio::time::Instant;
 
 use crate::kit::*;
 
-#[tokio::test(start_paused = true)]
-async fn field_c01_a_shutdown_waits_no_longer_than_its_limits() {
+/// A host that executes a run which does not end by itself, and waits two seconds for it when it shuts down.
+async fn executing() -> TestHost {
     let settings = Settings { drain: SECOND, patience: SECOND, ..TestHost::settings() };
     let host = TestHost::open_with("2026-01-01T00:00:00Z", settings).await;
     host.agent("agent", Script::new().hangs());
     host.task(task(json!({}))).await;
     host.run("t").await;
     host.drain().await;
+    host
+}
+
+#[tokio::test(start_paused = true)]
+async fn field_c01_a_shutdown_waits_no_longer_than_its_limits() {
+    let host = executing().await;
     let asked = host.now().await;
     let ended = host.shutdown().await.unwrap();
     assert_eq!((ended.interrupted, ended.unstored), (1, 0));
@@ -29,12 +35,7 @@ async fn field_c01_a_shutdown_waits_no_longer_than_its_limits() {
 /// What cannot be stored is left to the end of its lease.
 #[tokio::test(start_paused = true)]
 async fn field_c11_a_close_has_its_limits_though_the_store_says_nothing() {
-    let settings = Settings { drain: SECOND, patience: SECOND, ..TestHost::settings() };
-    let host = TestHost::open_with("2026-01-01T00:00:00Z", settings).await;
-    host.agent("agent", Script::new().hangs());
-    host.task(task(json!({}))).await;
-    host.run("t").await;
-    host.drain().await;
+    let host = executing().await;
     host.hang_store();
     let asked = Instant::now();
     let ended = host.shutdown().await.unwrap();

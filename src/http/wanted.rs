@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::body::Given;
 use super::limits::{self, within};
@@ -13,7 +13,7 @@ use super::problem::{Answer, Problem};
 use super::stream::closed;
 use super::{Api, answer};
 use crate::error::Error;
-use crate::model::{Run, Seconds};
+use crate::model::{Place, Run, RunStatus, Seconds, WaitReason, Waiting};
 use crate::tenure::RunRequest;
 use crate::view::RunView;
 
@@ -97,20 +97,18 @@ pub(super) async fn begin(
         None => (run, false),
     };
     let place = format!("/background/runs/{}", run.run_id);
-    answer::at(status_of(settled), &place, &begun(api, &run).await)
+    answer::at(status_of(settled), &place, &begun(api, &run))
 }
 
-/// A run as who wants it is told. Who wants many wants them fast: why it waits is looked up only when nobody here can
-/// end that. The run is wanted, whatever becomes of that look.
-async fn begun(api: &Api, run: &Run) -> RunView {
-    let stuck = !run.status.is_settled() && !api.tenure().has_agent(&run.spec.agent_id);
-    let why = async {
-        // Where it waits is known once it is stored.
-        let run = within(api, api.tenure().run(&run.run_id)).await?;
-        shown(api, &run).await
-    };
-    let why = if stuck { timeout(LAST_LOOK, why).await.ok().and_then(Result::ok) } else { None };
-    why.unwrap_or_else(|| RunView::from(run))
+/// A run as who wants it is told: without another look into the store, as who wants many wants them fast. That nobody
+/// here can execute it is known without one; what else holds it up is told by who asks for the run.
+fn begun(api: &Api, run: &Run) -> RunView {
+    let agent_id = &run.spec.agent_id;
+    // One that is new is in no place yet.
+    let waits = run.status == RunStatus::Queued && matches!(run.place, Place::Nowhere | Place::Ready);
+    let stuck = waits && !api.tenure().has_agent(agent_id);
+    let reason = || WaitReason::NoAgent { agent_id: agent_id.clone() };
+    RunView::from(run).waiting(stuck.then(|| Waiting { reason: reason(), since: run.due_at }))
 }
 
 /// A place for who waits for a run.

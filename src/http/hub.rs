@@ -5,7 +5,7 @@
 //!
 //! 1. A subscription that was answered is given every event that is stored afterwards, or is told how many it missed.
 //! 2. Nobody waits for a subscriber: one whose queue is full loses what is in it, and reads it from the store.
-//! 3. The reader lives while there are subscribers. It reads no more often than it can hand on at a tenth of a
+//! 3. The reader lives while there are subscribers. It reads no more often than it can hand on at a twentieth of a
 //!    core, so that a thousand streams take nothing from the runs that they watch.
 
 use std::collections::{HashMap, VecDeque};
@@ -26,8 +26,8 @@ use crate::tenure::Tenure;
 const MOST_PAGES: usize = 64;
 const MOST_BYTES: usize = 256 << 10;
 
-/// How long handing a page on to a subscriber keeps the reader from reading on: ten times what it takes.
-const PAUSE_FOR_EACH: Duration = Duration::from_micros(100);
+/// How long handing a page on to a subscriber keeps the reader from reading on: twenty times what it takes.
+const PAUSE_FOR_EACH: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// How long a reader may be left with nobody who listens.

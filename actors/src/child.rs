@@ -187,14 +187,9 @@ impl Child {
     fn repeat_orders(&self) {
         if self.kill_reason().is_some() {
             self.send_kill();
-        } else if (self.is_told_to_stop() && self.kind != ProcessKind::Function) || self.is_removed_object() {
+        } else if self.is_told_to_stop() {
             self.send_stop();
         }
-    }
-
-    /// Nothing of a removed object runs in its actor; there is no end of its own to wait for.
-    fn is_removed_object(&self) -> bool {
-        self.kind == ProcessKind::Object && self.is_removed()
     }
 
     /// The start succeeded. Binds the id, unless its removal was requested meanwhile.
@@ -240,9 +235,6 @@ impl Child {
             self.unbound_from(true);
         }
         self.changed.notify_waiters();
-        if self.is_removed_object() {
-            self.send_stop();
-        }
         true
     }
 
@@ -439,10 +431,7 @@ impl Child {
         if let Some(extras) = self.extras.get() {
             extras.token.cancel();
         }
-        if self.kind != ProcessKind::Function {
-            // A function was told by the order itself, and its actor ends with it.
-            self.send_stop();
-        }
+        self.send_stop();
         stopped
     }
 
@@ -455,8 +444,12 @@ impl Child {
         self.orders.has(Order::Stopped)
     }
 
-    /// Sends the stop message alone, to an actor that waits for one.
-    pub(crate) fn send_stop(&self) {
+    /// Sends the stop message alone, to an actor that waits for one. Functions and objects were told by the order
+    /// itself, and their actors end with them.
+    fn send_stop(&self) {
+        if self.kind != ProcessKind::Actor {
+            return;
+        }
         let target = {
             let tasks = self.tasks.lock();
             tasks.inner.as_ref().or(tasks.wrapper.as_ref()).cloned()
@@ -505,6 +498,11 @@ impl Child {
     /// Completes when it is told to stop, or has ended.
     pub(crate) async fn told_to_stop(&self) {
         self.wait_for(|child| (child.is_told_to_stop() || child.exit.get().is_some()).then_some(())).await;
+    }
+
+    /// Completes when there is nothing left for it to do: it is told to stop, or its id is free.
+    pub(crate) async fn told_to_go(&self) {
+        self.wait_for(|child| (child.is_told_to_stop() || !child.is_bound()).then_some(())).await;
     }
 
     /// Completes when effects in flight must end.

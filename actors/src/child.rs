@@ -77,6 +77,13 @@ struct Tasks {
     inner_task: Option<JoinHandle<()>>,
 }
 
+impl Tasks {
+    fn are_over(&self) -> bool {
+        let is_over = |task: &Option<JoinHandle<()>>| task.as_ref().is_none_or(JoinHandle::is_finished);
+        is_over(&self.wrapper_task) && is_over(&self.inner_task)
+    }
+}
+
 /// What few children need.
 #[derive(Default)]
 struct Extras {
@@ -370,18 +377,17 @@ impl Child {
         }
     }
 
-    /// Lets go of its actors' tasks if they are gone already. Answers whether they are.
-    pub(crate) fn let_go(&self) -> bool {
-        if self.exit.get().is_none() {
-            return false;
-        }
+    /// It has ended, and its actors are gone too.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.exit.get().is_some() && self.tasks.lock().are_over()
+    }
+
+    /// Gives back the tasks of its actors if these are gone: somebody may hold this child for long.
+    pub(crate) fn let_go(&self) {
         let mut tasks = self.tasks.lock();
-        let is_gone = |task: &Option<JoinHandle<()>>| task.as_ref().is_none_or(JoinHandle::is_finished);
-        let all_gone = is_gone(&tasks.wrapper_task) && is_gone(&tasks.inner_task);
-        if all_gone {
+        if tasks.are_over() {
             (tasks.wrapper_task, tasks.inner_task) = (None, None);
         }
-        all_gone
     }
 
     async fn wait_for<T>(&self, look: impl Fn(&Self) -> Option<T>) -> T {

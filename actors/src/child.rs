@@ -77,6 +77,13 @@ struct Tasks {
     inner_task: Option<JoinHandle<()>>,
 }
 
+impl Tasks {
+    fn are_over(&self) -> bool {
+        let is_over = |task: &Option<JoinHandle<()>>| task.as_ref().is_none_or(JoinHandle::is_finished);
+        is_over(&self.wrapper_task) && is_over(&self.inner_task)
+    }
+}
+
 /// What few children need.
 #[derive(Default)]
 struct Extras {
@@ -187,14 +194,9 @@ impl Child {
     fn repeat_orders(&self) {
         if self.kill_reason().is_some() {
             self.send_kill();
-        } else if (self.is_told_to_stop() && self.kind != ProcessKind::Function) || self.is_removed_object() {
+        } else if self.is_told_to_stop() {
             self.send_stop();
         }
-    }
-
-    /// Nothing of a removed object runs in its actor; there is no end of its own to wait for.
-    fn is_removed_object(&self) -> bool {
-        self.kind == ProcessKind::Object && self.is_removed()
     }
 
     /// The start succeeded. Binds the id, unless its removal was requested meanwhile.
@@ -240,9 +242,6 @@ impl Child {
             self.unbound_from(true);
         }
         self.changed.notify_waiters();
-        if self.is_removed_object() {
-            self.send_stop();
-        }
         true
     }
 
@@ -378,18 +377,17 @@ impl Child {
         }
     }
 
-    /// Lets go of its actors' tasks if they are gone already. Answers whether they are.
-    pub(crate) fn let_go(&self) -> bool {
-        if self.exit.get().is_none() {
-            return false;
-        }
+    /// It has ended, and its actors are gone too.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.exit.get().is_some() && self.tasks.lock().are_over()
+    }
+
+    /// Gives back the tasks of its actors if these are gone: somebody may hold this child for long.
+    pub(crate) fn let_go(&self) {
         let mut tasks = self.tasks.lock();
-        let is_gone = |task: &Option<JoinHandle<()>>| task.as_ref().is_none_or(JoinHandle::is_finished);
-        let all_gone = is_gone(&tasks.wrapper_task) && is_gone(&tasks.inner_task);
-        if all_gone {
+        if tasks.are_over() {
             (tasks.wrapper_task, tasks.inner_task) = (None, None);
         }
-        all_gone
     }
 
     async fn wait_for<T>(&self, look: impl Fn(&Self) -> Option<T>) -> T {
@@ -439,10 +437,7 @@ impl Child {
         if let Some(extras) = self.extras.get() {
             extras.token.cancel();
         }
-        if self.kind != ProcessKind::Function {
-            // A function was told by the order itself, and its actor ends with it.
-            self.send_stop();
-        }
+        self.send_stop();
         stopped
     }
 
@@ -455,8 +450,12 @@ impl Child {
         self.orders.has(Order::Stopped)
     }
 
-    /// Sends the stop message alone, to an actor that waits for one.
-    pub(crate) fn send_stop(&self) {
+    /// Sends the stop message alone, to an actor that waits for one. Functions and objects were told by the order
+    /// itself, and their actors end with them.
+    fn send_stop(&self) {
+        if self.kind != ProcessKind::Actor {
+            return;
+        }
         let target = {
             let tasks = self.tasks.lock();
             tasks.inner.as_ref().or(tasks.wrapper.as_ref()).cloned()
@@ -505,6 +504,11 @@ impl Child {
     /// Completes when it is told to stop, or has ended.
     pub(crate) async fn told_to_stop(&self) {
         self.wait_for(|child| (child.is_told_to_stop() || child.exit.get().is_some()).then_some(())).await;
+    }
+
+    /// Completes when there is nothing left for it to do: it is told to stop, or its id is free.
+    pub(crate) async fn told_to_go(&self) {
+        self.wait_for(|child| (child.is_told_to_stop() || !child.is_bound()).then_some(())).await;
     }
 
     /// Completes when effects in flight must end.

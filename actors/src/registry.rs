@@ -425,6 +425,9 @@ fn close(core: &Arc<Core>, reply: RpcReplyPort<Arc<CloseReport>>) {
     tasks::spawn(async move {
         let report = core.registry_report.get_or_init(|| close_processes(&core)).await;
         drop(reply.send(Arc::clone(report)));
+        // The answer does not wait for memory to be given back.
+        tokio::task::yield_now().await;
+        core.let_go();
     });
 }
 

@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::life::{Begun, Life, settle};
+use crate::life::{Begun, Clock, Life, settle};
 
 // --- the supervisor of the children -----------------------------------------------------------------------
 
@@ -272,12 +272,12 @@ async fn life<S>(
 ) -> Life {
     let mut parent = Parent::expecting(count).await;
     let mut children = Vec::with_capacity(count);
-    let clock = Instant::now();
+    let clock = Clock::start();
     for _ in 0..count {
         children.push(start(&parent).await);
     }
     parent.all_started().await;
-    let start = clock.elapsed();
+    let start = clock.read();
     let close = stop_all(children, tell_to_stop).await;
     parent.stop().await;
     Life { start, close }
@@ -287,9 +287,9 @@ static BEGUN: Begun = Begun::new();
 
 /// The same job on tasks that nobody knows: no id, no supervisor, no gate, no report.
 pub(crate) async fn life_of_tasks(count: usize) -> Life {
-    let clock = Instant::now();
+    let clock = Clock::start();
     let tasks = start_tasks(count).await;
-    let start = clock.elapsed();
+    let start = clock.read();
     let close = stop_all(tasks, CancellationToken::cancel).await;
     Life { start, close }
 }
@@ -315,12 +315,12 @@ pub(crate) async fn start_tasks(count: usize) -> Vec<Started<CancellationToken>>
 
 async fn stop_all<S>(mut children: Vec<Started<S>>, tell_to_stop: impl Fn(&S)) -> Duration {
     settle().await;
-    let clock = Instant::now();
+    let clock = Clock::start();
     children.iter().rev().for_each(|child| tell_to_stop(&child.stop));
     for child in &mut children {
         (&mut child.task).await.expect("the child ends");
     }
-    clock.elapsed()
+    clock.read()
 }
 
 // --- calls ------------------------------------------------------------------------------------------------

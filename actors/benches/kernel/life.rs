@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_actors::ProcessId;
 use tokio::sync::Notify;
@@ -22,6 +22,21 @@ const CALLERS: usize = 64;
 pub(crate) struct Life {
     pub(crate) start: Duration,
     pub(crate) close: Duration,
+}
+
+/// A clock whose two readings a profiler finds by name, to count what lies between them alone.
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    #[inline(never)]
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    #[inline(never)]
+    pub(crate) fn read(&self) -> Duration {
+        self.0.elapsed()
+    }
 }
 
 /// Lets what goes on beside come to its end: what supervisors do after starts, and an application after its
@@ -105,16 +120,17 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
 /// Lives of one variant, start and close, and nothing beside.
 pub(crate) fn live_here(load: Load) {
     let Load { variant, flavour, count } = load;
-    let ours = |spec| flavour.run(ours::life(ours::ids(count), 1, spec));
+    let ours = |callers, spec| flavour.run(ours::life(ours::ids(count), callers, spec));
     let _ = match variant {
         Variant::Idle => flavour.run(baseline::life_of_idle(count)),
         Variant::Job => flavour.run(baseline::life_of_jobs(count)),
         Variant::Task => flavour.run(baseline::life_of_tasks(count)),
         Variant::Kept => flavour.run(baseline::life_of_objects(count)),
         Variant::Pair => flavour.run(baseline::life_of_pairs(count)),
-        Variant::Ours => ours(function),
-        Variant::Object => ours(object),
-        Variant::Actor => ours(actor),
+        Variant::Ours => ours(1, function),
+        Variant::AtOnce => ours(CALLERS, function),
+        Variant::Object => ours(CALLERS, object),
+        Variant::Actor => ours(CALLERS, actor),
     };
 }
 

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use tenure_actors::{ProcessHandle, ProcessId, Registry, RegistryMessage};
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::flavour::Flavour;
@@ -30,15 +31,44 @@ struct Shelf {
 }
 
 pub(crate) fn measure(plan: &Plan, table: &Table) {
-    let runtime = Flavour::TwoWorkers.runtime();
-    let (application, shelf) = runtime.block_on(async {
-        let application = ours::open().await;
-        let shelf = Shelf::filled(application.current().registry()).await;
-        (application, Arc::new(shelf))
-    });
-    beside_a_writer(plan, table, &runtime, &shelf);
-    by_two_readers(plan, table, &shelf);
-    runtime.block_on(ours::shut(&application));
+    for flavour in Flavour::BOTH {
+        let host = Host::on(flavour);
+        beside_a_writer(plan, table, flavour, &host.shelf);
+        if flavour == Flavour::TwoWorkers {
+            by_two_readers(plan, table, &host.shelf);
+        }
+        host.end();
+    }
+}
+
+/// A thread that has the runtime, and with it the application, the shelf and the writer: a runtime of one thread runs
+/// nothing unless somebody lends it theirs, and the others here only read.
+struct Host {
+    shelf: Arc<Shelf>,
+    end: oneshot::Sender<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Host {
+    fn on(flavour: Flavour) -> Self {
+        let (filled, shelf) = std::sync::mpsc::channel();
+        let (end, told_to_end) = oneshot::channel();
+        let work = async move {
+            let application = ours::open().await;
+            let shelf = Shelf::filled(application.current().registry()).await;
+            filled.send(Arc::new(shelf)).expect("the reader waits for it");
+            told_to_end.await.expect("the reader tells when it has read");
+            ours::shut(&application).await;
+        };
+        let thread = std::thread::spawn(move || flavour.run(work));
+        let shelf = shelf.recv().expect("a shelf");
+        Self { shelf, end, thread }
+    }
+
+    fn end(self) {
+        self.end.send(()).expect("it waits for that");
+        self.thread.join().expect("it ends");
+    }
 }
 
 impl Shelf {
@@ -77,23 +107,23 @@ impl Shelf {
 
 // --- one reader beside a writer ---------------------------------------------------------------------------
 
-fn beside_a_writer(plan: &Plan, table: &Table, runtime: &Runtime, shelf: &Arc<Shelf>) {
-    let writer = Writer::start(runtime, Arc::clone(shelf));
+fn beside_a_writer(plan: &Plan, table: &Table, flavour: Flavour, shelf: &Arc<Shelf>) {
+    let writer = Writer::start(shelf);
     let read = |ask: fn(&Shelf, usize)| on_a_thread(|| rate(plan.span, |number| ask(shelf, number)));
     let [map, calls, own] = interleave_numbers(
         plan.rounds,
         [&|| read(Shelf::ask_map), &|| read(Shelf::call_registry), &|| read(Shelf::ask_registry)],
     );
-    let written = writer.stop(runtime);
+    let written = writer.stop(&shelf.runtime);
     let row = |name, baseline: &Samples| {
-        Row::new("get beside a writer", Flavour::TwoWorkers.name(), &own, Unit::PerSecond)
+        Row::new("get beside a writer", flavour.name(), &own, Unit::PerSecond)
             .beside(name, baseline, Unit::PerSecond)
             .compared(&own.over(baseline), Unit::Times)
     };
     table.print(row("papaya", &map).goal(Goal::AtLeast(5e6), &own, Unit::PerSecond));
     table.print(row("call of the actor", &calls));
     let figure = "the writer meanwhile: starts and removals";
-    table.print(Row::new(figure, Flavour::TwoWorkers.name(), &written, Unit::PerSecond));
+    table.print(Row::new(figure, flavour.name(), &written, Unit::PerSecond));
 }
 
 fn on_a_thread(measure: impl FnOnce() -> f64 + Send) -> f64 {
@@ -115,14 +145,14 @@ struct Written {
 }
 
 impl Writer {
-    fn start(runtime: &Runtime, shelf: Arc<Shelf>) -> Self {
+    fn start(shelf: &Arc<Shelf>) -> Self {
         let shared = Arc::new(Written::default());
-        let task = runtime.spawn(write(shelf, Arc::clone(&shared)));
+        let task = shelf.runtime.spawn(write(Arc::clone(shelf), Arc::clone(&shared)));
         Self { shared, began: Instant::now(), task }
     }
 
     /// Answers how many processes it started and removed per second.
-    fn stop(self, runtime: &Runtime) -> Samples {
+    fn stop(self, runtime: &Handle) -> Samples {
         self.shared.stop.store(true, Ordering::Relaxed);
         runtime.block_on(self.task).expect("the writer ends");
         Samples(vec![per_second(self.shared.started.load(Ordering::Relaxed), self.began.elapsed())])

@@ -21,8 +21,9 @@ pub(crate) enum Variant {
     /// An object by hand, and a pair of actors.
     Kept,
     Pair,
-    /// Functions of ours, objects, and actors.
+    /// Functions of ours, by one caller and by many at once; objects, and actors.
     Ours,
+    AtOnce,
     Object,
     Actor,
 }
@@ -36,6 +37,7 @@ impl Variant {
             Self::Kept => "kept",
             Self::Pair => "pair",
             Self::Ours => "ours",
+            Self::AtOnce => "at-once",
             Self::Object => "object",
             Self::Actor => "actor",
         }
@@ -43,7 +45,7 @@ impl Variant {
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let bare = [Self::Idle, Self::Job, Self::Task, Self::Kept, Self::Pair];
-        let ours = [Self::Ours, Self::Object, Self::Actor];
+        let ours = [Self::Ours, Self::AtOnce, Self::Object, Self::Actor];
         bare.into_iter().chain(ours).find(|variant| variant.name() == name)
     }
 }
@@ -117,7 +119,7 @@ pub(crate) fn weigh_here(load: Load) {
                 weigh_bare(count, async |parent| drop(baseline::start_object(parent).await)).await
             }
             Variant::Pair => weigh_bare(count, async |parent| drop(baseline::start_pair(parent).await)).await,
-            Variant::Ours => weigh_ours(count, function).await,
+            Variant::Ours | Variant::AtOnce => weigh_ours(count, function).await,
             Variant::Object => weigh_ours(count, object).await,
             Variant::Actor => weigh_ours(count, actor).await,
         };

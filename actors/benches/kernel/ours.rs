@@ -1,7 +1,6 @@
 //! The kernel's side of the comparisons.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tenure_actors::{
@@ -10,7 +9,7 @@ use tenure_actors::{
 };
 use tokio::task::JoinSet;
 
-use crate::life::{Begun, Life, settle};
+use crate::life::{Begun, Clock, Life, settle};
 
 /// Ids for so many processes.
 pub(crate) fn ids(count: usize) -> Arc<[ProcessId]> {
@@ -96,14 +95,14 @@ pub(crate) async fn life(ids: Arc<[ProcessId]>, callers: usize, spec: fn() -> Pr
     let application = open().await;
     let registry = application.current().registry();
     BEGUN.expect(ids.len());
-    let clock = Instant::now();
+    let clock = Clock::start();
     start_all(&registry, &ids, callers, spec).await;
     BEGUN.all().await;
-    let start = clock.elapsed();
+    let start = clock.read();
     settle().await;
-    let clock = Instant::now();
+    let clock = Clock::start();
     let report = application.close().await.expect("a close");
-    let close = clock.elapsed();
+    let close = clock.read();
     // As in `shut`.
     settle().await;
     assert_eq!(report.closed, ids.len() as u64, "all of them are closed in order");

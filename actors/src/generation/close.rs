@@ -224,7 +224,7 @@ async fn tell<'a>(core: &Arc<Core>, children: &'a [Arc<Child>], stop: Stop) -> T
         core.chaos.pause().await;
         tasks::give_way().await;
         // Looked at now, while they are warm in the cache; most have ended meanwhile.
-        told.not_gone.extend(last.iter().filter(|child| !child.let_go()));
+        told.not_gone.extend(last.iter().filter(|child| !child.is_gone()));
         last = batch;
     }
     told.not_gone.extend(last);

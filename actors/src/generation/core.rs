@@ -450,8 +450,15 @@ impl Core {
         undrained.clone()
     }
 
+    /// Gives back the tasks of closed processes: each is a page of memory, and no close waits for that.
+    pub(crate) fn let_go(&self) {
+        let closing = Arc::clone(&self.closing_processes.lock());
+        closing.iter().for_each(|process| process.let_go());
+    }
+
     /// Frees what is left of children that have all ended: they hold this generation.
     pub(crate) fn clear(&self) {
+        self.let_go();
         self.index.clear();
         // Dropped outside of the locks: what children bring along may look at the tree as it goes.
         let ledger = std::mem::take(&mut *self.ledger.lock());

@@ -6,16 +6,17 @@
 //! | kind     | start            | body             | stop                          | kill                |
 //! |----------|------------------|------------------|-------------------------------|---------------------|
 //! | function | none             | in `post_start`  | it is told, then it returns   | cut at its await    |
-//! | object   | in `handle`      | its own affair   | `close`, in `post_stop`       | `close` cut off     |
+//! | object   | in `post_start`  | its own affair   | `close`, in `post_start` too  | `close` cut off     |
 //! | actor    | its `pre_start`  | its own task     | ractor's stop, to that actor  | ractor's kill, both |
 //!
-//! A function has an actor of its own make; the other two share one, which sends itself one message: begin.
+//! A function and an object have actors of their own make, which take no message. The one above a plugin's own actor
+//! sends itself one message, begin, and hears of the end of that actor.
 //!
-//! However it ends, it is reported. A kill that meets running user code drops [`Cut`], or the state of a function,
-//! in the actor's own task, just after that code; one that meets an idle wrapper drops [`Ending`] with its state.
+//! However it ends, it is reported. A kill that meets running user code drops [`Cut`], or the state of a function or
+//! an object, in the actor's own task, just after that code; one that meets an idle wrapper drops [`Ending`] with its
+//! state.
 
 use std::any::Any;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,14 +32,13 @@ use crate::exit::{BoxError, ExitReason, PanicText, ProcessResult};
 use crate::generation::GenerationMessage;
 use crate::generation::core::{Core, cut_off};
 use crate::inside::Inside;
-use crate::process::held::Held;
-use crate::process::{
-    Body, ErasedActor, ErasedProcess, ProcessContext, ProcessHandle, ProcessKind, ProcessSpec,
-};
+use crate::process::{Body, ErasedActor, ProcessContext, ProcessHandle, ProcessSpec};
 
 mod function;
+mod object;
 
-use function::{FunctionActor, Life};
+use function::FunctionActor;
+use object::ObjectActor;
 
 /// Where the result of a start goes.
 pub(crate) enum Starter {
@@ -66,9 +66,20 @@ pub(crate) fn launch(
             // that the first poll may block.
             child.settle_started(cause);
             ending.answer(Ok(()));
-            spawn(child, FunctionActor, Life { body: Kept::new(body), ending });
+            spawn(child, FunctionActor, function::Life { body: Kept::new(body), ending });
         }
-        body => spawn(child, Wrapper, State { body, reference: None, ending, started: cause, limit }),
+        Some(Body::Object(object)) => {
+            spawn(child, ObjectActor, object::Life { object: Some(object), ending, started: cause, limit });
+        }
+        Some(Body::Actor(actor)) => {
+            spawn(
+                child,
+                Wrapper,
+                State { actor: Some(actor), reference: None, ending, started: cause, limit },
+            );
+        }
+        // Nothing to run: its end is told with the drop of what would have told it.
+        None => {}
     }
 }
 
@@ -89,14 +100,19 @@ fn spawn<A: Actor>(child: &Arc<Child>, actor: A, arguments: A::Arguments) {
     }
 }
 
-/// The actor of an object, and the one above a plugin's own actor.
+/// The way out of a `post_start` past the mailbox. The generation takes ends from the child alone.
+#[derive(Debug, thiserror::Error)]
+#[error("its code has ended")]
+struct Over;
+
+/// The actor above a plugin's own actor.
 struct Wrapper;
 
-/// The one message: run the code of the child.
+/// The one message: spawn the plugin's own actor.
 struct Begin;
 
 struct State {
-    body: Option<Body>,
+    actor: Option<Box<dyn ErasedActor>>,
     /// The `ActorRef<M>` that lookups find while this wrapper lives.
     reference: Option<Arc<dyn Any + Send + Sync>>,
     ending: Ending,
@@ -104,11 +120,11 @@ struct State {
     limit: Duration,
 }
 
-/// Code that was killed before it began, or between its start and its close, goes here: then the end is told.
+/// An actor that was killed before it was spawned goes here: then the end is told.
 impl Drop for State {
     fn drop(&mut self) {
-        let Some(body) = self.body.take() else { return };
-        if let Err(panic) = contain::call(move || drop(body)) {
+        let Some(actor) = self.actor.take() else { return };
+        if let Err(panic) = contain::call(move || drop(actor)) {
             self.ending.child.fail("drop", &panic);
         }
     }
@@ -198,11 +214,9 @@ impl Actor for Wrapper {
     ) -> Result<(), ActorProcessingErr> {
         let cut = Cut::off(&state.ending.child);
         state.ending.child.core.chaos.pause().await;
-        match state.body.take() {
-            // Boxed, as everything below that is over when its start is: the future of this stays that large.
-            Some(Body::Object(object)) => Box::pin(start_object(&myself, state, object)).await,
-            Some(Body::Actor(actor)) => Box::pin(start_actor(&myself, state, actor)).await,
-            Some(Body::Function(_)) | None => {}
+        if let Some(actor) = state.actor.take() {
+            // Boxed, as all that is over when its start is: the future of this stays that large.
+            Box::pin(start_actor(&myself, state, actor)).await;
         }
         cut.disarm();
         Ok(())
@@ -241,21 +255,6 @@ impl Actor for Wrapper {
         myself.stop(None);
         Ok(())
     }
-
-    async fn post_stop(&self, _: ActorRef<Begin>, state: &mut State) -> Result<(), ActorProcessingErr> {
-        let Some(Body::Object(object)) = state.body.take() else {
-            return Ok(());
-        };
-        let child = Arc::clone(&state.ending.child);
-        Box::pin(async move {
-            let cut = Cut::off(&child);
-            let exit = end_object(&child, object).await;
-            child.finish(exit).await;
-            cut.disarm();
-        })
-        .await;
-        Ok(())
-    }
 }
 
 /// User code of a child: contained, and known to be inside it.
@@ -270,87 +269,6 @@ async fn contained<F: Future + Unpin>(
     Contained::new(made?, Some(Inside::of(&child.core)), late).await
 }
 
-// --- objects --------------------------------------------------------------------------------------------
-
-async fn start_object(myself: &ActorRef<Begin>, state: &mut State, object: Arc<dyn ErasedProcess>) {
-    let child = Arc::clone(&state.ending.child);
-    let context = ProcessContext::new(Arc::clone(&child));
-    let starting = Arc::clone(&object);
-    let held = Held::new(object, &*child);
-    let attempt = async { contained(&child, contain::call(|| starting.start(context))).await };
-    let begun = Instant::now();
-    let outcome = timeout(state.limit, attempt).await;
-    let Some(object) = held.take() else { return };
-    let Some(refusal) = Refusal::of(outcome, begun, state.limit) else {
-        if !child.settle_started(state.started) {
-            // It held its thread until it was abandoned: closed, not registered (contract, R12). The caller
-            // is answered with the state's drop.
-            clean_up(&child, object).await;
-            return;
-        }
-        state.body = Some(Body::Object(object));
-        state.ending.answer(Ok(()));
-        if !child.is_bound() {
-            myself.stop(None);
-        }
-        return;
-    };
-    child.fail("start", &refusal.text());
-    child.revoke();
-    let cleanup = clean_up(&child, object).await;
-    refuse(myself, state, refusal, cleanup).await;
-}
-
-/// Closes what does not count as started, within the bound of that.
-async fn clean_up(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> Option<CloseFailure> {
-    let bound = child.core.limits.cleanup_bound;
-    // Dropped when this returns: what is cut off is told before what its drop does.
-    let mut closing = pin!(close_object(child, object));
-    match timeout(bound, closing.as_mut()).await {
-        Ok(closed) => closed.err(),
-        Err(_) => {
-            let late = CloseFailure::TimedOut(bound);
-            child.fail("close", &late);
-            Some(late)
-        }
-    }
-}
-
-async fn end_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> ExitReason {
-    if child.is_removed() {
-        // It was removed: its terminal path is done and `close` is not called (contract, G5), not even when a
-        // close told it to stop before its wrapper got here.
-        drop(Held::new(object, &**child));
-        return ExitReason::Removed;
-    }
-    child.revoke();
-    let Err(failure) = close_object(child, object).await else {
-        return ExitReason::Stopped;
-    };
-    match failure {
-        CloseFailure::Failed(error) => ExitReason::Failed(error),
-        CloseFailure::Panicked(panic) => ExitReason::Panicked(panic.0),
-        CloseFailure::TimedOut(_) => ExitReason::Abandoned,
-    }
-}
-
-/// Closes an object and lets go of it. Tells of a failure.
-async fn close_object(child: &Arc<Child>, object: Arc<dyn ErasedProcess>) -> Result<(), CloseFailure> {
-    let held = Held::new(Arc::clone(&object), &**child);
-    let failure = match contained(child, contain::call(move || object.close())).await {
-        Ok(Ok(())) => {
-            let gone = held.let_go().map_err(CloseFailure::Panicked);
-            return gone.inspect_err(|failure| child.fail("close", failure));
-        }
-        Ok(Err(error)) => CloseFailure::Failed(error.into()),
-        Err(panic) => CloseFailure::Panicked(panic),
-    };
-    child.fail("close", &failure);
-    // After that, as it happened: its drop may panic as well.
-    drop(held);
-    Err(failure)
-}
-
 // --- actors ---------------------------------------------------------------------------------------------
 
 async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn ErasedActor>) {
@@ -358,10 +276,8 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
     let context = ProcessContext::new(Arc::clone(&child));
     let spawned = match contain::call(|| actor.spawn(context, myself.get_cell())) {
         Ok(Ok(spawned)) => spawned,
-        Ok(Err(error)) => {
-            return refuse(myself, state, Refusal::Error(error.into()), None).await;
-        }
-        Err(panic) => return refuse(myself, state, Refusal::Panic(panic), None).await,
+        Ok(Err(error)) => return refuse_actor(myself, state, Refusal::Error(error.into())).await,
+        Err(panic) => return refuse_actor(myself, state, Refusal::Panic(panic)).await,
     };
     // Not linked before its `pre_start` is done: until then only this guard would take it along.
     let unlinked = KillOnDrop(Some(spawned.cell.clone()));
@@ -384,23 +300,29 @@ async fn start_actor(myself: &ActorRef<Begin>, state: &mut State, actor: Box<dyn
                 Ok(panic) => Refusal::Panic(*panic),
                 Err(source) => Refusal::Error(source),
             };
-            refuse(myself, state, refusal, None).await;
+            refuse_actor(myself, state, refusal).await;
         }
-        Ok(Ok(Err(error))) => refuse(myself, state, Refusal::Error(error.into()), None).await,
-        Ok(Err(error)) => refuse(myself, state, Refusal::Error(error.into()), None).await,
+        Ok(Ok(Err(error))) => refuse_actor(myself, state, Refusal::Error(error.into())).await,
+        Ok(Err(error)) => refuse_actor(myself, state, Refusal::Error(error.into())).await,
         // It is cut off at its next await; before that it is not gone, and must meet no successor.
         Err(_) => {
             drop(unlinked);
             let _ = timeout(child.core.limits.cleanup_bound, started).await;
-            refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
+            refuse_actor(myself, state, Refusal::TimedOut(state.limit)).await;
         }
         // It has started, but after its time was over.
         Ok(Ok(Ok(handle))) => {
             drop(unlinked);
             let _ = timeout(child.core.limits.cleanup_bound, handle).await;
-            refuse(myself, state, Refusal::TimedOut(state.limit), None).await;
+            refuse_actor(myself, state, Refusal::TimedOut(state.limit)).await;
         }
     }
+}
+
+async fn refuse_actor(myself: &ActorRef<Begin>, state: &mut State, refusal: Refusal) {
+    state.ending.child.fail("start", &refusal.text());
+    refuse(&mut state.ending, refusal, None).await;
+    myself.stop(None);
 }
 
 struct KillOnDrop(Option<ActorCell>);
@@ -465,17 +387,8 @@ impl Refusal {
 }
 
 /// Ends a child whose start did not succeed. The id is free before the caller hears of it (contract, R13).
-async fn refuse(
-    myself: &ActorRef<Begin>,
-    state: &mut State,
-    refusal: Refusal,
-    cleanup: Option<CloseFailure>,
-) {
-    let child = Arc::clone(&state.ending.child);
-    if child.kind == ProcessKind::Actor {
-        child.fail("start", &refusal.text());
-    }
+async fn refuse(ending: &mut Ending, refusal: Refusal, cleanup: Option<CloseFailure>) {
+    let child = Arc::clone(&ending.child);
     child.finish(ExitReason::NeverStarted).await;
-    state.ending.answer(Err(refusal.into_error(&child, cleanup)));
-    myself.stop(None);
+    ending.answer(Err(refusal.into_error(&child, cleanup)));
 }

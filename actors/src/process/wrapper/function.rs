@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::{Ending, contained};
+use super::{Ending, Over, contained};
 use crate::child::Child;
 use crate::contain::{self, Kept};
 use crate::exit::{ExitReason, PanicText, ProcessResult};
@@ -20,11 +20,6 @@ pub(super) struct Life {
     pub(super) body: Kept<FunctionBody>,
     pub(super) ending: Ending,
 }
-
-/// The way out of a `post_start` past the mailbox. The generation takes ends from the child alone.
-#[derive(Debug, thiserror::Error)]
-#[error("its function has ended")]
-struct Over;
 
 impl Actor for FunctionActor {
     type Msg = ();

@@ -26,13 +26,14 @@ impl Rows {
     pub(super) fn push(&mut self, columns: &[&dyn Column]) {
         self.many += 1;
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(&[0; 4]);
-        self.bytes.extend_from_slice(&length(columns.len()));
+        let size = columns.iter().fold(4, |size, column| size + HEAD + column.size());
+        self.bytes.resize(start + 4 + size, 0);
+        let mut rest = &mut self.bytes[start..];
+        rest = put(rest, length(size));
+        rest = put(rest, length(columns.len()));
         for column in columns {
-            column.put(&mut self.bytes);
+            rest = column.put(rest);
         }
-        let written = length(self.bytes.len() - start - 4);
-        self.bytes[start..start + 4].copy_from_slice(&written);
     }
 }
 
@@ -65,40 +66,56 @@ fn length(of: usize) -> [u8; 4] {
 }
 
 /// The length of a value that there is not.
-const NULL: i32 = -1;
+const NULL: [u8; 4] = (-1_i32).to_be_bytes();
 
-/// A value of a row: its type, its length, and itself.
+/// What stands before a value: its type and its length.
+const HEAD: usize = 8;
+
+/// A value of a row.
 pub(super) trait Column {
-    fn put(&self, out: &mut Vec<u8>);
+    /// How many bytes it has, without its head.
+    fn size(&self) -> usize;
+
+    /// Writes its head and itself, and gives the room back that is left.
+    fn put<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8];
 }
 
-/// What begins a value.
-fn head(kind: u32, length: [u8; 4]) -> [u8; 8] {
-    let [a, b, c, d] = kind.to_be_bytes();
-    let [e, f, g, h] = length;
-    [a, b, c, d, e, f, g, h]
+#[inline]
+fn put<const N: usize>(out: &mut [u8], bytes: [u8; N]) -> &mut [u8] {
+    let (room, rest) = out.split_at_mut(N);
+    room.copy_from_slice(&bytes);
+    rest
 }
 
-// Nearly all values are of a few bytes, and there are millions: each is put together before it is added at once.
 macro_rules! columns {
-    ($($value:ty, $kind:expr, $size:literal, $bytes:expr;)*) => {$(
+    ($($value:ty, $kind:expr, $size:expr, $put:expr;)*) => {$(
         impl Column for $value {
             #[inline]
-            fn put(&self, out: &mut Vec<u8>) {
-                let mut field = [0; 8 + $size];
-                field[..8].copy_from_slice(&head($kind, length($size)));
-                let bytes: fn(&$value) -> [u8; $size] = $bytes;
-                field[8..].copy_from_slice(&bytes(self));
-                out.extend_from_slice(&field);
+            fn size(&self) -> usize {
+                let size: fn(&$value) -> usize = $size;
+                size(self)
+            }
+
+            #[inline]
+            fn put<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8] {
+                let out = put(out, u32::to_be_bytes($kind));
+                let out = put(out, length(self.size()));
+                let write: fn(&$value, &'o mut [u8]) -> &'o mut [u8] = $put;
+                write(self, out)
             }
         }
 
         impl Column for Option<$value> {
             #[inline]
-            fn put(&self, out: &mut Vec<u8>) {
+            fn size(&self) -> usize {
+                self.as_ref().map_or(0, Column::size)
+            }
+
+            #[inline]
+            fn put<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8] {
                 match self {
                     Some(value) => value.put(out),
-                    None => out.extend_from_slice(&head($kind, NULL.to_be_bytes())),
+                    None => put(put(out, u32::to_be_bytes($kind)), NULL),
                 }
             }
         }
@@ -106,35 +123,18 @@ macro_rules! columns {
 }
 
 columns! {
-    i16, INT2, 2, |number| number.to_be_bytes();
-    i32, INT4, 4, |number| number.to_be_bytes();
-    i64, INT8, 8, |number| number.to_be_bytes();
-    Uuid, UUID, 16, |id| *id.as_bytes();
+    i16, INT2, |_| 2, |number, out| put(out, number.to_be_bytes());
+    i32, INT4, |_| 4, |number, out| put(out, number.to_be_bytes());
+    i64, INT8, |_| 8, |number, out| put(out, number.to_be_bytes());
+    Uuid, UUID, |_| 16, |id, out| put(out, *id.as_bytes());
+    &str, TEXT, |text| text.len(), |text, out| put_all(out, text.as_bytes());
+    &[u8], BYTEA, |bytes| bytes.len(), |bytes, out| put_all(out, bytes);
 }
 
-macro_rules! texts {
-    ($($value:ty, $kind:expr;)*) => {$(
-        impl Column for $value {
-            fn put(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&head($kind, length(self.len())));
-                out.extend_from_slice(self.as_ref());
-            }
-        }
-
-        impl Column for Option<$value> {
-            fn put(&self, out: &mut Vec<u8>) {
-                match self {
-                    Some(value) => value.put(out),
-                    None => out.extend_from_slice(&head($kind, NULL.to_be_bytes())),
-                }
-            }
-        }
-    )*};
-}
-
-texts! {
-    &str, TEXT;
-    &[u8], BYTEA;
+fn put_all<'o>(out: &'o mut [u8], bytes: &[u8]) -> &'o mut [u8] {
+    let (room, rest) = out.split_at_mut(bytes.len());
+    room.copy_from_slice(bytes);
+    rest
 }
 
 // The numbers of the types, which are the same on every server.

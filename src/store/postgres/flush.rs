@@ -453,7 +453,11 @@ const META: &str =
     "UPDATE meta SET next_rid = $1, next_cursor = $2, next_tid = $3, next_aid = $4, next_lid = $5,
     lane_version = $6, version = $7 WHERE id = 0";
 
-const INSERT_RUNS: &str = "INSERT INTO runs SELECT * FROM unnest($1::runs[])";
+const INSERT_RUNS: &str = "INSERT INTO runs
+    (rid, tid, aid, lane, due_at, wake_at, version, stamp, fence, last_event, nonce, expires_at, heartbeat_at,
+     claimed_at, started_at, attempt_started_at, finished_at, ended_at, priority, lanes, flags, attempt,
+     failures, interruptions, status, place, resting, owner, extra, tried, small)
+    SELECT * FROM unnest($1::run_row[])";
 
 /// By the primary key alone: a condition on the status would be met by the index of another place.
 pub(super) const UPDATE_RUNS: &str =
@@ -463,7 +467,7 @@ pub(super) const UPDATE_RUNS: &str =
      attempt_started_at = x.attempt_started_at, finished_at = x.finished_at, ended_at = x.ended_at, flags = x.flags,
      attempt = x.attempt, failures = x.failures, interruptions = x.interruptions, status = x.status, place = x.place,
      resting = x.resting, owner = x.owner, extra = x.extra, tried = x.tried, small = x.small
-     FROM unnest($1::runs[]) AS x WHERE r.rid = x.rid";
+     FROM unnest($1::run_row[]) AS x WHERE r.rid = x.rid";
 
 pub(super) const PLACES: &str = "UPDATE runs r SET place = x.place, lane = x.lane
     FROM unnest($1::bigint[], $2::smallint[], $3::bigint[]) AS x (rid, place, lane) WHERE r.rid = x.rid";
@@ -500,7 +504,9 @@ const PUT_SCHEDULES: &str = "INSERT INTO schedules (tid, enabled, version, last_
     ON CONFLICT (tid) DO UPDATE SET enabled = excluded.enabled, version = excluded.version,
     last_due = excluded.last_due, fire_at = excluded.fire_at, place = excluded.place";
 
-const PUT_SPECS: &str = "INSERT INTO specs SELECT * FROM unnest($1::specs[])";
+const PUT_SPECS: &str = "INSERT INTO specs
+    (rid, tid, aid, queued_at, deadline_at, occurrence, run_id, session, spec)
+    SELECT * FROM unnest($1::spec_row[])";
 
 const PUT_RESULTS: &str = "INSERT INTO results (rid, size, media_type, bytes, path, preview)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[])
@@ -520,12 +526,16 @@ const PUT_KEYS: &str = "INSERT INTO idempotency (tid, rid, digest, key)
 const PUT_OCCURRENCES: &str = "INSERT INTO occurrences (tid, due_at, recorded_at, record)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[])";
 
-const PUT_ATTEMPTS: &str = "INSERT INTO attempts SELECT * FROM unnest($1::attempts[])
+const PUT_ATTEMPTS: &str = "INSERT INTO attempts
+    (rid, fence, started_at, finished_at, number, status, instance, error)
+    SELECT * FROM unnest($1::attempt_row[])
     ON CONFLICT (rid, number) DO UPDATE SET status = excluded.status, instance = excluded.instance,
     fence = excluded.fence, started_at = excluded.started_at, finished_at = excluded.finished_at,
     error = excluded.error";
 
-const PUT_EVENTS: &str = "INSERT INTO events SELECT * FROM unnest($1::events[])";
+const PUT_EVENTS: &str = "INSERT INTO events
+    (cursor, subject, seq, at, fence, aid, attempt, kind, status, instance, data)
+    SELECT * FROM unnest($1::event_row[])";
 
 const COUNT: &str = "INSERT INTO counters (tid, status, n)
     SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[])

@@ -1,4 +1,4 @@
-//! Rows of a table as one value: an array of the table's own row type, in the order of its columns.
+//! Rows of a table as one value: an array of a type that the schema has for them (`run_row` for `runs`).
 //!
 //! The server is done sooner with a row as a whole than with one array for each column, each of which it takes apart
 //! for itself and keeps until the last row is written.
@@ -22,7 +22,7 @@ impl Rows {
         self.many == 0
     }
 
-    /// Takes a row with all columns of its table.
+    /// Takes a row with all columns of its type, in their order.
     pub(super) fn push(&mut self, columns: &[&dyn Column]) {
         self.many += 1;
         let start = self.bytes.len();

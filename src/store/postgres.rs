@@ -3,7 +3,9 @@
 //! - **Group commit.** One task writes. Whatever waits in its mailbox goes into one transaction, and nobody is
 //!   answered before that is committed. What all of it depends on is read in one round trip, decided on here
 //!   ([`tx`]), and written with the commit in another: a batch costs two, one that claims three, however many
-//!   calls are in it. A statement writes all rows of a table, from arrays; statements stay prepared.
+//!   calls are in it. A statement writes many rows of a table, from an array of its row type; statements stay
+//!   prepared. Of a large batch the first rows are on their way while the others are decided on, so that the server
+//!   and this program work at the same time; that they are written says nothing before the commit.
 //! - **One writer at a time.** A transaction begins by locking the one row of `meta`, so that instances write one
 //!   after the other, each what has gathered meanwhile. Records are then read as they stand, and stand until the
 //!   commit: no deadlock, no claim of a row that somebody else has locked and that would have to be skipped, and lanes
@@ -59,6 +61,7 @@ mod prune;
 mod read;
 mod result;
 mod row;
+mod rows;
 mod survey;
 mod tls;
 mod tx;

@@ -274,7 +274,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    async fn readable(&self, rid: i64) -> Step<Option<Loaded>> {
+    async fn readable(&mut self, rid: i64) -> Step<Option<Loaded>> {
         let sql = format!("SELECT {STORED}, {REST} FROM runs r {WHOLE} WHERE r.rid = $1");
         let rows = self.ask(sql, with![rid]).await?;
         Ok(rows.first().and_then(|row| Loaded::read(row).ok()))

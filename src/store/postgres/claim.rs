@@ -61,10 +61,12 @@ impl Tx<'_> {
             if wanted == 0 && !promote {
                 return Ok(granted);
             }
-            let candidates = self.search(&agents, wanted, std::mem::take(&mut promote)).await?;
-            let all = candidates.len() < wanted;
+            let found = self.search(&agents, wanted, std::mem::take(&mut promote)).await?;
+            let all = found.len() < wanted;
             self.freed = None;
-            for candidate in candidates {
+            // Read one by one: the first are written while the last are read.
+            for row in &found {
+                let candidate = candidate(row)?;
                 look = look.saturating_sub(1);
                 while requests.get(turn).is_some_and(|request| granted[turn].len() >= request.limit) {
                     turn += 1;
@@ -75,6 +77,7 @@ impl Tx<'_> {
                     break;
                 }
                 granted[turn].extend(self.grant(candidate, request).await?);
+                self.send_ahead().await?;
             }
             if all && self.freed.is_none() {
                 return Ok(granted);
@@ -84,16 +87,17 @@ impl Tx<'_> {
 
     /// Writes what was decided so far, and finds the ready runs that come first, in one round trip. What became due
     /// meanwhile is ready, if it is to be looked at.
-    async fn search(&mut self, agents: &[String], limit: usize, promote: bool) -> Step<Vec<Candidate>> {
+    async fn search(&mut self, agents: &[String], limit: usize, promote: bool) -> Step<Vec<Row>> {
         let ready =
             |sql: String| Say::new(sql, with![agents.to_vec(), i64::try_from(limit).unwrap_or(i64::MAX)]);
         let mut says = self.rows()?;
-        let written = says.len();
+        self.wrote |= !says.is_empty();
+        let written = self.ahead.len() + says.len();
         if promote {
             says.push(Say::new(due_sql(), with![self.now.ms()]));
         }
         says.extend([ready(ready_sql()), ready(ready_lanes_sql()), ready(ready_heads_sql())]);
-        let mut answers = self.conn.say(None, says, None).await?.into_iter();
+        let mut answers = self.say(says, None).await?.into_iter();
         let mut next = || answers.next().unwrap_or_else(|| Ok(Vec::new()));
         for _ in 0..written {
             next()?;
@@ -112,7 +116,7 @@ impl Tx<'_> {
         for row in &heads {
             self.take_head(row)?;
         }
-        rows.iter().map(candidate).collect()
+        Ok(rows)
     }
 
     /// Runs that became due wait for their turn now.
@@ -264,32 +268,42 @@ pub(super) fn alike(one: &Arc<[AgentId]>, other: &Arc<[AgentId]>) -> bool {
 }
 
 /// The numbers of the ready runs that come first: only an index is read.
-const FIRST: &str = "SELECT x.rid FROM agent_names a CROSS JOIN LATERAL (
-        SELECT rid, priority, due_at FROM runs WHERE place = 1 AND aid = a.aid
-        ORDER BY priority DESC, due_at, rid LIMIT $2) x
-    WHERE a.name = ANY($1) ORDER BY x.priority DESC, x.due_at, x.rid LIMIT $2";
+fn first(and: &str) -> String {
+    format!(
+        "SELECT x.rid FROM agent_names a CROSS JOIN LATERAL (
+             SELECT rid, priority, due_at FROM runs WHERE place = 1 AND aid = a.aid
+             ORDER BY priority DESC, due_at, rid LIMIT $2) x
+         WHERE a.name = ANY($1){and} ORDER BY x.priority DESC, x.due_at, x.rid LIMIT $2"
+    )
+}
+
+/// Decided once for the statement: where no run is in any lane the ready ones are not looked for again.
+const IF_LANES: &str = " AND EXISTS (SELECT FROM lane_runs)";
 
 pub(super) fn ready_sql() -> String {
     format!(
-        "SELECT {STORED}, {REST}, t.enabled FROM ({FIRST}) c JOIN runs r ON r.rid = c.rid {WHOLE}
-         LEFT JOIN tasks t ON t.tid = r.tid ORDER BY r.priority DESC, r.due_at, r.rid"
+        "SELECT {STORED}, {REST}, t.enabled FROM ({}) c JOIN runs r ON r.rid = c.rid {WHOLE}
+         LEFT JOIN tasks t ON t.tid = r.tid ORDER BY r.priority DESC, r.due_at, r.rid",
+        first("")
     )
 }
 
 /// The lanes of the ready runs that come first.
 pub(super) fn ready_lanes_sql() -> String {
     format!(
-        "SELECT l.lid, l.name, l.version, l.held, l.total FROM ({FIRST}) c JOIN lane_runs m ON m.rid = c.rid
-         JOIN lanes l ON l.lid = m.lid"
+        "SELECT l.lid, l.name, l.version, l.held, l.total FROM ({}) c JOIN lane_runs m ON m.rid = c.rid
+         JOIN lanes l ON l.lid = m.lid",
+        first(IF_LANES)
     )
 }
 
 /// Whose turn it is in those of them in which others are than the ready ones and those that have their room.
 pub(super) fn ready_heads_sql() -> String {
     let lanes = format!(
-        "l.lid = ANY(ARRAY(SELECT m.lid FROM ({FIRST}) c JOIN lane_runs m ON m.rid = c.rid
+        "l.lid = ANY(ARRAY(SELECT m.lid FROM ({}) c JOIN lane_runs m ON m.rid = c.rid
          JOIN lanes k ON k.lid = m.lid
-         GROUP BY m.lid HAVING max(k.total - k.held) > count(*) FILTER (WHERE NOT m.takes)))"
+         GROUP BY m.lid HAVING max(k.total - k.held) > count(*) FILTER (WHERE NOT m.takes)))",
+        first(IF_LANES)
     );
     heads_sql(&lanes)
 }

@@ -1,13 +1,12 @@
 //! One connection: its session, its prepared statements, and how several statements are sent at once.
 //!
 //! What is asked together goes out together, in order, before the first answer is waited for: a transaction costs
-//! two round trips however much is in it.
+//! two round trips however much is in it. What it writes may go out before it is complete ([`Flight`]).
 
 use std::borrow::Cow;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use foldhash::HashMap;
@@ -178,23 +177,53 @@ impl Conn {
         all: Vec<Say>,
         last: Option<&'static str>,
     ) -> Step<Vec<Step<Vec<Row>>>> {
+        let mut flight = Flight::default();
+        self.send(&mut flight, first, all, last).await?;
+        Ok(self.land(&mut flight).await)
+    }
+
+    /// Sends as [`Conn::say`] does, behind what is on its way, and waits for no answer.
+    pub(super) async fn send<'c>(
+        &'c self,
+        flight: &mut Flight<'c>,
+        first: Option<&'static str>,
+        all: Vec<Say>,
+        last: Option<&'static str>,
+    ) -> Step<()> {
         let mut ready = Vec::with_capacity(all.len());
-        for say in &all {
-            ready.push((self.prepare(&say.sql).await?, borrowed(&say.with)));
+        for say in all {
+            ready.push((self.prepare(&say.sql).await?, say.with));
         }
-        let word = |word: &'static str| -> BoxFuture<'_, Step<Vec<Row>>> {
+        let word = |word: &'static str| -> Asked<'c> {
             Box::pin(async move {
                 self.client.batch_execute(word).await?;
                 Ok(Vec::new())
             })
         };
-        let mut sent: Vec<BoxFuture<'_, Step<Vec<Row>>>> = Vec::with_capacity(all.len() + 2);
+        let mut sent: Vec<Asked<'c>> = Vec::with_capacity(ready.len() + 2);
         sent.extend(first.map(word));
-        for (statement, with) in &ready {
-            sent.push(Box::pin(async move { Ok(self.client.query(statement, with).await?) }));
+        for (statement, with) in ready {
+            sent.push(Box::pin(async move { Ok(self.client.query(&statement, &borrowed(&with)).await?) }));
         }
         sent.extend(last.map(word));
-        Ok(self.answer(in_order(sent)).await)
+        self.unanswered.lock().get_or_insert_with(Instant::now);
+        flight.sent.extend(sent.into_iter().map(|asked| (asked, None)));
+        poll_fn(|cx| {
+            // Whether all are answered is asked by who lands them.
+            let _ = flight.poll(cx);
+            Poll::Ready(())
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Waits for the answers to all that is on its way, in order.
+    pub(super) async fn land(&self, flight: &mut Flight<'_>) -> Vec<Step<Vec<Row>>> {
+        if flight.sent.is_empty() {
+            return Vec::new();
+        }
+        self.answer(poll_fn(|cx| flight.poll(cx))).await;
+        std::mem::take(&mut flight.sent).into_iter().filter_map(|(_, answer)| answer).collect()
     }
 
     /// A word that has no answer.
@@ -220,21 +249,31 @@ fn borrowed(with: &[Param]) -> Vec<&(dyn ToSql + Sync)> {
     with.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
 }
 
-/// Polls all of them, the first first: what they send goes out in this order.
-async fn in_order<T>(mut sent: Vec<BoxFuture<'_, T>>) -> Vec<T> {
-    let mut answers: Vec<Option<T>> = sent.iter().map(|_| None).collect();
-    poll_fn(|cx| {
+/// An answer that will come.
+type Asked<'c> = BoxFuture<'c, Step<Vec<Row>>>;
+
+/// What was sent on a connection and not asked for its answer yet.
+#[derive(Default)]
+pub(super) struct Flight<'c> {
+    sent: Vec<(Asked<'c>, Option<Step<Vec<Row>>>)>,
+}
+
+impl Flight<'_> {
+    pub(super) fn len(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Polls all that have no answer, the first first: what they send goes out in this order.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut waits = false;
-        for (future, answer) in sent.iter_mut().zip(&mut answers).filter(|(_, answer)| answer.is_none()) {
-            match Pin::new(future).poll(cx) {
+        for (asked, answer) in self.sent.iter_mut().filter(|(_, answer)| answer.is_none()) {
+            match asked.as_mut().poll(cx) {
                 Poll::Ready(value) => *answer = Some(value),
                 Poll::Pending => waits = true,
             }
         }
         if waits { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-    answers.into_iter().flatten().collect()
+    }
 }
 
 /// What a session is told first. Every statement of ours goes by an index; plans that were made while a table was
@@ -242,6 +281,9 @@ async fn in_order<T>(mut sent: Vec<BoxFuture<'_, T>>) -> Vec<T> {
 ///
 /// What is ruled out costs 10^10 more, beside which all else looks alike. So what a statement cannot do without must
 /// not be: those of the writer sort the few rows that they have found, and without sorts a claim read every run.
+///
+/// Plans of the writer stay. The server would make one for each claim, since it cannot know beforehand how few rows one
+/// asks for, and comes to the same plan every time; that took half as long as the claim.
 fn set_up(options: &PostgresOptions, session: Session) -> String {
     let schema = options.quoted_schema();
     let patience = options.patience.as_millis().max(1);
@@ -253,7 +295,7 @@ fn set_up(options: &PostgresOptions, session: Session) -> String {
     match session {
         Session::Reader => format!("{common} SET enable_sort = off; SET default_transaction_read_only = on;"),
         Session::Writer => format!(
-            "{common} SET idle_in_transaction_session_timeout = {};
+            "{common} SET plan_cache_mode = force_generic_plan; SET idle_in_transaction_session_timeout = {};
              SET synchronous_commit = {}; LISTEN \"{}\";",
             options.most_idle.as_millis().max(1),
             if options.synchronous_commit { "on" } else { "off" },

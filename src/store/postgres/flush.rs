@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use tokio_postgres::Row;
+
 use super::conn::{Say, with};
 use super::fault::{Fault, Step};
 use super::lanes::LaneEntry;
-use super::row::{json, owner, resting, signed, status_number};
-use super::tx::{Entry, Out, TaskEntry, Tx, notify};
-use crate::model::{Payload, RunResult, RunStatus, TaskId, Timestamp};
+use super::row::{Stored, json, owner, resting, signed, status_number};
+use super::rows::Rows;
+use super::tx::{NewSpec, Out, Rest, TaskEntry, Told, Tx, notify};
+use crate::model::{Attempt, Payload, RunResult, RunStatus, TaskId, Timestamp};
 
 /// How a transaction ended that was not committed for certain.
 #[derive(Debug)]
@@ -22,14 +25,45 @@ impl Tx<'_> {
     /// Writes what was decided so far, for who has to look at all of it.
     pub(super) async fn flush(&mut self) -> Step<()> {
         let says = self.rows()?;
-        if says.is_empty() {
-            return Ok(());
-        }
-        self.wrote = true;
-        for answer in self.conn.say(None, says, None).await? {
+        self.wrote |= !says.is_empty();
+        for answer in self.say(says, None).await? {
             answer?;
         }
         Ok(())
+    }
+
+    /// Sends what was decided so far, if that is much, and waits for nothing: the server writes it while the rest is
+    /// decided on. Each part is twice the one before, as it takes longer to write than to decide.
+    pub(super) async fn send_ahead(&mut self) -> Step<()> {
+        if self.out.events.len() < self.enough {
+            return Ok(());
+        }
+        self.enough *= 2;
+        let mut says = Vec::new();
+        self.put_runs(&mut says);
+        put_specs(&std::mem::take(&mut self.out.specs), &mut says)?;
+        put_events(&std::mem::take(&mut self.out.events), &mut says);
+        self.wrote = true;
+        self.conn.send(&mut self.ahead, None, says, None).await?;
+        // It goes out when the connection has its turn.
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    /// Says everything behind what was sent ahead. Answers what is said of both.
+    pub(super) async fn say(
+        &mut self,
+        says: Vec<Say>,
+        last: Option<&'static str>,
+    ) -> Step<Vec<Step<Vec<Row>>>> {
+        let sent = self.conn.send(&mut self.ahead, None, says, last).await;
+        let mut answers = self.conn.land(&mut self.ahead).await;
+        if let Err(fault) = sent {
+            // What was sent before may have failed first, and says why.
+            answers.push(Err(fault));
+            return answers.into_iter().collect::<Step<Vec<_>>>().map(|_| Vec::new());
+        }
+        Ok(answers)
     }
 
     /// Writes the rest and commits, in one round trip.
@@ -43,7 +77,7 @@ impl Tx<'_> {
             says.push(Say::new(META, numbers));
         }
         says.extend(told.map(|(channel, payload)| notify(channel, payload)));
-        let answers = self.conn.say(None, says, Some("COMMIT")).await.map_err(Failed::Before)?;
+        let answers = self.say(says, Some("COMMIT")).await.map_err(Failed::Before)?;
         // The commit went out with the rest. If the server refused a statement before it, the commit undid all of it.
         for answer in answers {
             if let Err(fault) = answer {
@@ -66,38 +100,39 @@ impl Tx<'_> {
         self.put_lanes(&out, &mut says);
         put_records(&out, &mut says)?;
         put_marks(&std::mem::take(&mut self.marks), &mut says);
-        put_events(&out, &mut says);
+        put_attempts(&out.attempts, &mut says);
+        put_events(&out.events, &mut says);
         let counts = std::mem::take(&mut self.counts);
         put_counts(&counts, &mut says);
         Ok(says)
     }
 
     fn put_runs(&mut self, says: &mut Vec<Say>) {
-        let (mut new, mut whole) = (Vec::new(), Vec::new());
+        let (mut new, mut whole) = (Rows::default(), Rows::default());
         let mut places = std::mem::take(&mut self.moves);
         let mut leases = Vec::new();
         let mut rids: Vec<i64> = self.runs.keys().copied().collect();
         rids.sort_unstable();
         for rid in rids {
             let Some(entry) = self.runs.get_mut(&rid) else { continue };
-            match (entry.new, entry.rest.is_some()) {
-                (true, _) => new.push(entry.taken()),
-                (false, true) => whole.push(entry.taken()),
-                (false, false) => {
-                    let stored = &entry.stored;
+            let stored = &entry.stored;
+            match entry.rest.take() {
+                Some(rest) => put_run(stored, &rest, if entry.new { &mut new } else { &mut whole }),
+                None => {
                     if entry.placed {
                         places.insert(rid, (stored.place, stored.lane));
                     }
                     if entry.renewed {
                         leases.push((rid, stored.expires_at, stored.heartbeat_at, stored.wake_at));
                     }
-                    (entry.placed, entry.renewed) = (false, false);
                 }
             }
+            // What is written now is not written again.
+            (entry.new, entry.placed, entry.renewed) = (false, false, false);
         }
         for (rows, sql) in [(new, INSERT_RUNS), (whole, UPDATE_RUNS)] {
             if !rows.is_empty() {
-                says.push(Say::new(sql, run_columns(&rows)));
+                says.push(Say::new(sql, with![rows]));
             }
         }
         if !places.is_empty() {
@@ -159,71 +194,41 @@ impl Tx<'_> {
 
 type Renewed = (i64, Option<i64>, Option<i64>, Option<i64>);
 
-impl Entry {
-    /// What is written now is not written again.
-    fn taken(&mut self) -> Self {
-        let taken = Self {
-            stored: self.stored.clone(),
-            new: self.new,
-            rest: self.rest.take(),
-            placed: self.placed,
-            renewed: self.renewed,
-        };
-        (self.new, self.placed, self.renewed) = (false, false, false);
-        taken
-    }
-}
-
-/// The columns of whole rows, in the order of [`INSERT_RUNS`] and [`UPDATE_RUNS`].
-fn run_columns(rows: &[Entry]) -> Vec<super::conn::Param> {
-    macro_rules! column {
-        ($entry:ident, $value:expr) => {
-            rows.iter().map(|$entry| $value).collect::<Vec<_>>()
-        };
-    }
-    macro_rules! rest {
-        ($entry:ident, $field:ident) => {
-            column!($entry, $entry.rest.as_ref().and_then(|rest| rest.$field))
-        };
-    }
-    macro_rules! number {
-        ($entry:ident, $field:ident) => {
-            column!($entry, $entry.rest.as_ref().map_or(0, |rest| rest.$field))
-        };
-    }
-    with![
-        column!(e, e.stored.rid),
-        column!(e, e.stored.tid),
-        column!(e, e.stored.aid),
-        column!(e, e.stored.lane),
-        column!(e, e.stored.due_at),
-        column!(e, e.stored.wake_at),
-        column!(e, signed(e.stored.version)),
-        column!(e, signed(e.stored.stamp)),
-        column!(e, signed(e.stored.fence)),
-        column!(e, signed(e.stored.last_event)),
-        column!(e, e.stored.nonce.map(signed)),
-        column!(e, e.stored.expires_at),
-        column!(e, e.stored.heartbeat_at),
-        rest!(e, claimed_at),
-        rest!(e, started_at),
-        rest!(e, attempt_started_at),
-        rest!(e, finished_at),
-        rest!(e, ended_at),
-        column!(e, e.stored.priority),
-        column!(e, e.stored.lanes),
-        column!(e, e.stored.flags),
-        number!(e, attempt),
-        number!(e, failures),
-        number!(e, interruptions),
-        column!(e, status_number(e.stored.status)),
-        column!(e, e.stored.place),
-        column!(e, resting(e.stored.status)),
-        rest!(e, owner),
-        column!(e, e.stored.extra.clone()),
-        column!(e, e.stored.tried.clone()),
-        column!(e, e.rest.as_ref().and_then(|rest| rest.small.clone())),
-    ]
+/// A whole row of "runs", in the order of its columns.
+fn put_run(stored: &Stored, rest: &Rest, rows: &mut Rows) {
+    rows.push(&[
+        &stored.rid,
+        &stored.tid,
+        &stored.aid,
+        &stored.lane,
+        &stored.due_at,
+        &stored.wake_at,
+        &signed(stored.version),
+        &signed(stored.stamp),
+        &signed(stored.fence),
+        &signed(stored.last_event),
+        &stored.nonce.map(signed),
+        &stored.expires_at,
+        &stored.heartbeat_at,
+        &rest.claimed_at,
+        &rest.started_at,
+        &rest.attempt_started_at,
+        &rest.finished_at,
+        &rest.ended_at,
+        &stored.priority,
+        &stored.lanes,
+        &stored.flags,
+        &rest.attempt,
+        &rest.failures,
+        &rest.interruptions,
+        &status_number(stored.status),
+        &stored.place,
+        &resting(stored.status),
+        &rest.owner,
+        &stored.extra.as_deref(),
+        &stored.tried.as_deref(),
+        &rest.small.as_deref(),
+    ]);
 }
 
 fn names(out: &Out, says: &mut Vec<Say>) {
@@ -302,31 +307,31 @@ fn put_tasks(
     Ok(())
 }
 
+fn put_specs(specs: &[NewSpec], says: &mut Vec<Say>) -> Step<()> {
+    if specs.is_empty() {
+        return Ok(());
+    }
+    let mut rows = Rows::default();
+    for (rid, tid, aid, spec, run_id) in specs {
+        rows.push(&[
+            rid,
+            tid,
+            aid,
+            &spec.queued_at.ms(),
+            &spec.limits.deadline_at.map(Timestamp::ms),
+            &spec.occurrence.map(Timestamp::ms),
+            &run_id.as_str(),
+            &spec.session_id.as_bytes(),
+            &json(&**spec)?.as_str(),
+        ]);
+    }
+    says.push(Say::new(PUT_SPECS, with![rows]));
+    Ok(())
+}
+
 /// What is kept beside a run, and occurrences.
 fn put_records(out: &Out, says: &mut Vec<Say>) -> Step<()> {
-    if !out.specs.is_empty() {
-        let specs: Vec<String> =
-            out.specs.iter().map(|(_, _, _, spec, _)| json(&**spec)).collect::<Step<_>>()?;
-        macro_rules! column {
-            (($rid:pat, $tid:pat, $aid:pat, $spec:pat, $id:pat) => $value:expr) => {
-                out.specs.iter().map(|($rid, $tid, $aid, $spec, $id)| $value).collect::<Vec<_>>()
-            };
-        }
-        says.push(Say::new(
-            PUT_SPECS,
-            with![
-                column!((rid, _, _, _, _) => *rid),
-                column!((_, tid, _, _, _) => *tid),
-                column!((_, _, aid, _, _) => *aid),
-                column!((_, _, _, spec, _) => spec.queued_at.ms()),
-                column!((_, _, _, spec, _) => spec.limits.deadline_at.map(Timestamp::ms)),
-                column!((_, _, _, spec, _) => spec.occurrence.map(Timestamp::ms)),
-                column!((_, _, _, _, id) => id.to_string()),
-                column!((_, _, _, spec, _) => spec.session_id.as_bytes().to_vec()),
-                specs,
-            ],
-        ));
-    }
+    put_specs(&out.specs, says)?;
     if !out.results.is_empty() {
         says.push(results(&out.results));
     }
@@ -386,47 +391,48 @@ fn results(results: &BTreeMap<i64, RunResult>) -> Say {
     Say::new(PUT_RESULTS, with![rids, sizes, media_types, bytes, paths, previews])
 }
 
-fn put_events(out: &Out, says: &mut Vec<Say>) {
-    macro_rules! column {
-        ($rows:expr, $row:pat => $value:expr) => {
-            $rows.iter().map(|$row| $value).collect::<Vec<_>>()
-        };
+fn put_attempts(attempts: &BTreeMap<(i64, u32), Attempt>, says: &mut Vec<Say>) {
+    if attempts.is_empty() {
+        return;
     }
-    if !out.attempts.is_empty() {
-        let errors: Vec<Option<String>> =
-            column!(out.attempts, (_, a) => a.error.as_ref().and_then(|error| json(error).ok()));
-        says.push(Say::new(
-            PUT_ATTEMPTS,
-            with![
-                column!(out.attempts, ((rid, _), _) => *rid),
-                column!(out.attempts, (_, a) => signed(a.fence)),
-                column!(out.attempts, (_, a) => a.started_at.ms()),
-                column!(out.attempts, (_, a) => a.finished_at.map(Timestamp::ms)),
-                column!(out.attempts, (_, a) => a.number.cast_signed()),
-                column!(out.attempts, (_, a) => i16::from(a.status.number())),
-                column!(out.attempts, (_, a) => owner(a.instance)),
-                errors,
-            ],
-        ));
+    let mut rows = Rows::default();
+    for ((rid, _), attempt) in attempts {
+        let error = attempt.error.as_ref().and_then(|error| json(error).ok());
+        rows.push(&[
+            rid,
+            &signed(attempt.fence),
+            &attempt.started_at.ms(),
+            &attempt.finished_at.map(Timestamp::ms),
+            &attempt.number.cast_signed(),
+            &i16::from(attempt.status.number()),
+            &owner(attempt.instance),
+            &error.as_deref(),
+        ]);
     }
-    if !out.events.is_empty() {
-        says.push(Say::new(
-            PUT_EVENTS,
-            with![
-                column!(out.events, told => told.cursor),
-                column!(out.events, told => told.subject),
-                column!(out.events, told => told.seq),
-                column!(out.events, told => told.event.at.ms()),
-                column!(out.events, told => signed(told.event.fence)),
-                column!(out.events, told => told.aid),
-                column!(out.events, told => told.event.attempt.cast_signed()),
-                column!(out.events, told => i16::from(told.event.kind.number())),
-                column!(out.events, told => told.event.status.map(status_number)),
-                column!(out.events, told => told.event.instance.map(owner)),
-                column!(out.events, told => told.event.data.as_deref().map(str::to_owned)),
-            ],
-        ));
+    says.push(Say::new(PUT_ATTEMPTS, with![rows]));
+}
+
+fn put_events(events: &[Told], says: &mut Vec<Say>) {
+    if events.is_empty() {
+        return;
     }
+    let mut rows = Rows::default();
+    for Told { cursor, subject, seq, aid, event } in events {
+        rows.push(&[
+            cursor,
+            subject,
+            seq,
+            &event.at.ms(),
+            &signed(event.fence),
+            aid,
+            &event.attempt.cast_signed(),
+            &i16::from(event.kind.number()),
+            &event.status.map(status_number),
+            &event.instance.map(owner),
+            &event.data.as_deref(),
+        ]);
+    }
+    says.push(Say::new(PUT_EVENTS, with![rows]));
 }
 
 fn put_counts(counts: &BTreeMap<i64, [i64; RunStatus::ALL.len()]>, says: &mut Vec<Say>) {
@@ -447,39 +453,21 @@ const META: &str =
     "UPDATE meta SET next_rid = $1, next_cursor = $2, next_tid = $3, next_aid = $4, next_lid = $5,
     lane_version = $6, version = $7 WHERE id = 0";
 
-macro_rules! unnest_runs {
-    () => {
-        "unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-        $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
-        $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::int[], $20::int[], $21::int[], $22::int[],
-        $23::int[], $24::int[], $25::smallint[], $26::smallint[], $27::smallint[], $28::uuid[], $29::text[],
-        $30::bytea[], $31::bytea[])"
-    };
-}
-macro_rules! run_names {
-    () => {
-        "rid, tid, aid, lane, due_at, wake_at, version, stamp, fence, last_event, nonce, expires_at, heartbeat_at,
-        claimed_at, started_at, attempt_started_at, finished_at, ended_at, priority, lanes, flags, attempt, failures,
-        interruptions, status, place, resting, owner, extra, tried, small"
-    };
-}
-
-const INSERT_RUNS: &str = concat!("INSERT INTO runs (", run_names!(), ") SELECT * FROM ", unnest_runs!());
+const INSERT_RUNS: &str = "INSERT INTO runs
+    (rid, tid, aid, lane, due_at, wake_at, version, stamp, fence, last_event, nonce, expires_at, heartbeat_at,
+     claimed_at, started_at, attempt_started_at, finished_at, ended_at, priority, lanes, flags, attempt,
+     failures, interruptions, status, place, resting, owner, extra, tried, small)
+    SELECT * FROM unnest($1::run_row[])";
 
 /// By the primary key alone: a condition on the status would be met by the index of another place.
-pub(super) const UPDATE_RUNS: &str = concat!(
+pub(super) const UPDATE_RUNS: &str =
     "UPDATE runs r SET lane = x.lane, due_at = x.due_at, wake_at = x.wake_at, version = x.version, stamp = x.stamp,
      fence = x.fence, last_event = x.last_event, nonce = x.nonce, expires_at = x.expires_at,
      heartbeat_at = x.heartbeat_at, claimed_at = x.claimed_at, started_at = x.started_at,
      attempt_started_at = x.attempt_started_at, finished_at = x.finished_at, ended_at = x.ended_at, flags = x.flags,
      attempt = x.attempt, failures = x.failures, interruptions = x.interruptions, status = x.status, place = x.place,
      resting = x.resting, owner = x.owner, extra = x.extra, tried = x.tried, small = x.small
-     FROM ",
-    unnest_runs!(),
-    " AS x (",
-    run_names!(),
-    ") WHERE r.rid = x.rid"
-);
+     FROM unnest($1::run_row[]) AS x WHERE r.rid = x.rid";
 
 pub(super) const PLACES: &str = "UPDATE runs r SET place = x.place, lane = x.lane
     FROM unnest($1::bigint[], $2::smallint[], $3::bigint[]) AS x (rid, place, lane) WHERE r.rid = x.rid";
@@ -518,8 +506,7 @@ const PUT_SCHEDULES: &str = "INSERT INTO schedules (tid, enabled, version, last_
 
 const PUT_SPECS: &str = "INSERT INTO specs
     (rid, tid, aid, queued_at, deadline_at, occurrence, run_id, session, spec)
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-    $7::text[], $8::bytea[], $9::text[])";
+    SELECT * FROM unnest($1::spec_row[])";
 
 const PUT_RESULTS: &str = "INSERT INTO results (rid, size, media_type, bytes, path, preview)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[])
@@ -541,16 +528,14 @@ const PUT_OCCURRENCES: &str = "INSERT INTO occurrences (tid, due_at, recorded_at
 
 const PUT_ATTEMPTS: &str = "INSERT INTO attempts
     (rid, fence, started_at, finished_at, number, status, instance, error)
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::int[], $6::smallint[],
-    $7::uuid[], $8::text[])
+    SELECT * FROM unnest($1::attempt_row[])
     ON CONFLICT (rid, number) DO UPDATE SET status = excluded.status, instance = excluded.instance,
     fence = excluded.fence, started_at = excluded.started_at, finished_at = excluded.finished_at,
     error = excluded.error";
 
 const PUT_EVENTS: &str = "INSERT INTO events
     (cursor, subject, seq, at, fence, aid, attempt, kind, status, instance, data)
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-    $7::int[], $8::smallint[], $9::smallint[], $10::uuid[], $11::text[])";
+    SELECT * FROM unnest($1::event_row[])";
 
 const COUNT: &str = "INSERT INTO counters (tid, status, n)
     SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[])

@@ -80,7 +80,7 @@ impl Tx<'_> {
     }
 
     /// How many runs have ended.
-    async fn finished(&self) -> Step<u64> {
+    async fn finished(&mut self) -> Step<u64> {
         let rows = self.ask(FINISHED, Vec::new()).await?;
         let finished: i64 = rows.first().map_or(Ok(0), |row| get(row, 0))?;
         Ok(u64::try_from(finished).unwrap_or(0))

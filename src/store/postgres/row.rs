@@ -48,9 +48,9 @@ pub(super) const REST: &str = "r.attempt, r.failures, r.interruptions, r.owner, 
 /// The column of the specification in [`REST`].
 pub(super) const SPEC: usize = 30;
 
-/// What [`STORED`] and [`REST`] are taken from, once `r` is known.
+/// What [`STORED`] and [`REST`] are taken from, once `r` is known. Nothing is looked for that is known not to be there.
 pub(super) const WHOLE: &str = "JOIN specs s ON s.rid = r.rid LEFT JOIN lanes l ON l.lid = r.lane AND r.place = 3 \
-    LEFT JOIN results o ON o.rid = r.rid AND r.flags & 8 <> 0";
+    LEFT JOIN results o ON o.rid = CASE WHEN r.flags & 8 <> 0 THEN r.rid END";
 
 /// The number of columns of a whole run: what a statement adds comes after.
 pub(super) const COLUMNS: usize = 39;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use uuid::Uuid;
 
-use super::conn::{Conn, Say, with};
+use super::conn::{Conn, Flight, Say, with};
 use super::fault::Step;
 use super::known::Memory;
 use super::lanes::{LaneEntry, Order};
@@ -129,12 +129,15 @@ pub(super) struct Membership {
     pub(super) sched: bool,
 }
 
+/// The specification of a new run, with the numbers of the run, its task and its agent, and its name.
+pub(super) type NewSpec = (i64, i64, i64, Arc<crate::model::RunSpec>, RunId);
+
 /// What is written beside runs, tasks and lanes.
 #[derive(Default)]
 pub(super) struct Out {
     pub(super) task_names: Vec<(i64, TaskId)>,
     pub(super) agent_names: Vec<(i64, AgentId)>,
-    pub(super) specs: Vec<(i64, i64, i64, Arc<crate::model::RunSpec>, RunId)>,
+    pub(super) specs: Vec<NewSpec>,
     pub(super) results: BTreeMap<i64, RunResult>,
     pub(super) attempts: BTreeMap<(i64, u32), Attempt>,
     pub(super) events: Vec<Told>,
@@ -179,9 +182,16 @@ pub(super) struct Tx<'c> {
     pub(super) before: i64,
     /// Something was written before its end.
     pub(super) wrote: bool,
+    /// What was sent before its end, and not waited for.
+    pub(super) ahead: Flight<'c>,
+    /// After how many events more of it is sent.
+    pub(super) enough: usize,
     /// The first of the runs that lanes let go of, and that are ready.
     pub(super) freed: Option<Order>,
 }
+
+/// How many events the first part of a transaction has that is sent ahead; each that follows has twice as many.
+const FIRST_PART: usize = 64;
 
 const LOCK: &str =
     "SELECT next_rid, next_cursor, next_tid, next_aid, next_lid, lane_version, version FROM meta
@@ -258,6 +268,8 @@ impl<'c> Tx<'c> {
             out: Out::default(),
             marks: BTreeMap::new(),
             wrote: false,
+            ahead: Flight::default(),
+            enough: FIRST_PART,
             freed: None,
         }
     }
@@ -351,10 +363,13 @@ impl<'c> Tx<'c> {
 
     /// Asks one thing of what this transaction has written so far.
     pub(super) async fn ask(
-        &self,
+        &mut self,
         sql: impl Into<std::borrow::Cow<'static, str>>,
         with: Vec<super::conn::Param>,
     ) -> Step<Vec<tokio_postgres::Row>> {
+        for answer in self.conn.land(&mut self.ahead).await {
+            answer?;
+        }
         self.conn.ask(sql, with).await
     }
 

@@ -334,6 +334,7 @@ async fn work<'c>(
                 let mut verdicts = Vec::with_capacity(decisions.len());
                 for decision in decisions {
                     verdicts.push(tx.apply(decision).await?);
+                    tx.send_ahead().await?;
                 }
                 Worth::Commit(verdicts)
             }

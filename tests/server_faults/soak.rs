@@ -70,7 +70,7 @@ impl Measure {
         let (seconds, millis) = (Duration::from_secs, Duration::from_millis);
         let waited_for = ground.pace(millis(1_500), seconds(4));
         if is_full {
-            let runs = ground.pace(5_000, 800);
+            let runs = ground.pace(5_000, 600);
             Self { runs, length: seconds(120), hit_every: millis(1_800), waited_for }
         } else {
             let runs = ground.pace(400, 100);

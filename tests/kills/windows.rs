@@ -125,9 +125,6 @@ impl Storm {
         let mut stage = Stage::set(ground, &[TASKS, &[TICK]].concat()).await;
         stage.setup.agents = vec!["agent".to_owned(), "other".to_owned()];
         stage.allow(Duration::from_secs(ground.pace(180, 300)));
-        let Setup { lease_ms, heartbeat_ms, grace_ms, .. } = &mut stage.setup;
-        // Renewals come in time where a transaction takes its time, and little is done twice.
-        (*lease_ms, *heartbeat_ms, *grace_ms) = ground.pace((600, 200, 400), (1_500, 400, 1_000));
         stage.setup.windows = PLACES.iter().map(|(window, _)| *window).collect();
         stage.policy(|_, _| Word::Hold);
         stage.proxies = ground.server.map(|_| dice.next());

@@ -27,7 +27,7 @@ mod workers;
 
 use std::process::ExitCode;
 
-use workers::ground::{GROUNDS, Ground, ON_MONGODB};
+use workers::ground::{GROUNDS, Ground};
 use workers::{Test, dice, gate, ground, proxy, sink, stage, tests, wire};
 
 const TESTS: &[Test] = tests! {
@@ -53,17 +53,6 @@ const TESTS: &[Test] = tests! {
         task_t44_a_drain_interrupts_and_queues_again_and_spends_no_retry;
 };
 
-/// On a server that speaks MongoDB's protocol: what can only be seen with OS processes.
-const MONGODB: &[Test] = tests! {
-    owned: own_s5_1_an_owner_killed_in_any_call_is_gone_and_its_task_is_done_once;
-    sharing: field_c02_a_cancel_crosses_os_processes_within_the_poll_bound;
-    pausing:
-        own_l09_a_worker_paused_past_its_lease_writes_nothing_when_it_wakes,
-        own_l10_a_worker_paused_while_nobody_looked_goes_on,
-        own_s2_3_a_result_of_a_lost_run_that_nobody_took_is_reinstated;
-    ending: task_t44_a_drain_interrupts_and_queues_again_and_spends_no_retry;
-};
-
 /// Those that depend on time, on a server whose clock is an hour behind one instance and an hour ahead of another:
 /// nothing changes (L6, G16).
 const SKEWED: &[Test] = tests! {
@@ -78,5 +67,5 @@ const SKEWED: &[Test] = tests! {
 
 fn main() -> ExitCode {
     let skewed = GROUNDS.iter().filter_map(Ground::skewed).collect();
-    workers::main(&[(GROUNDS.to_vec(), TESTS), (ON_MONGODB.to_vec(), MONGODB), (skewed, SKEWED)], Vec::new())
+    workers::main(&[(GROUNDS.to_vec(), TESTS), (skewed, SKEWED)], Vec::new())
 }

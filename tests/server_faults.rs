@@ -22,7 +22,7 @@ mod workers;
 
 use std::process::ExitCode;
 
-use workers::ground::{GROUNDS, ON_MONGODB};
+use workers::ground::GROUNDS;
 use workers::{Test, dice, gate, ground, proxy, sink, stage, tests, wire};
 
 /// On every store in a server.
@@ -38,14 +38,6 @@ const IN_A_SERVER: &[Test] = tests! {
         field_g10_a_line_that_falls_silent_is_given_up_and_another_one_used;
 };
 
-/// On a server that speaks MongoDB's protocol. Why the others cannot be played there is said in `docs/STORES.md`.
-const MONGODB: &[Test] = tests! {
-    outages: field_g09_runs_outlast_a_server_that_ends_and_comes_back;
-    set_back:
-        own_l19_a_server_that_lost_its_last_writes_gives_nobody_authority_back,
-        own_l19_what_was_lost_is_not_mixed_up_with_what_came_in_its_place;
-};
-
 /// On every store that OS processes share.
 const SHARED: &[Test] = tests! {
     soak: task_t45_hosts_killed_and_paused_at_random_lose_nothing_and_complete_nothing_twice;
@@ -57,6 +49,7 @@ fn main() -> ExitCode {
         return gone::panics();
     }
     let in_a_server = GROUNDS.iter().filter(|ground| ground.server.is_some()).copied().collect();
-    let plans = [(in_a_server, IN_A_SERVER), (ON_MONGODB.to_vec(), MONGODB), (GROUNDS.to_vec(), SHARED)];
+    // What takes longest begins first.
+    let plans = [(GROUNDS.to_vec(), SHARED), (in_a_server, IN_A_SERVER)];
     workers::main(&plans, gone::trials())
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-use self::fault::{Fault, Step};
+use self::fault::Step;
 use self::link::Db;
 use self::reader::Read;
 use self::writer::{Command, Reply, Writer};
@@ -122,9 +122,9 @@ impl MongoStore {
             let (to, answer) = oneshot::channel();
             let read: Read = Box::new(move |db| {
                 Box::pin(async move {
-                    let patience = db.options.patience;
+                    let (patience, line) = (db.options.patience, db.line());
                     let asked = tokio::time::timeout(patience, ask(Arc::clone(&db))).await;
-                    let found = asked.unwrap_or(Err(Fault::Silent));
+                    let found = asked.unwrap_or_else(|_| Err(db.is_silent(&line)));
                     // Who asked has gone: fine.
                     let _ = to.send(found.map_err(|fault| fault.refused(&db.place)));
                 })

@@ -10,7 +10,10 @@ use crate::sharing::fire_together;
 use crate::stage::{Stage, Word};
 use crate::wire::{Point, Setup, What, Window};
 
-const ROUNDS: u64 = 20;
+/// How often two triggers meet.
+fn rounds(ground: Ground) -> u64 {
+    ground.pace(20, 8)
+}
 
 /// Two workers, and a task with this policy whose runs wait to be let go.
 async fn set(ground: Ground, policy: &str, more: &str, windows: Vec<Window>) -> (Stage, [usize; 2]) {
@@ -75,7 +78,7 @@ async fn finish(mut stage: Stage, workers: [usize; 2], accepted: &[RunId]) -> Ve
 pub(crate) async fn task_t20_of_simultaneous_triggers_one_runs_and_one_is_skipped(ground: Ground) {
     let (mut stage, workers) = set(ground, "skip_if_running", "", vec![Window::Enqueue]).await;
     let mut all = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds(ground) {
         let [(ran, queued), (skipped, status)] =
             <[_; 2]>::try_from(together(&mut stage, workers).await).expect("two");
         assert_eq!((queued, status), (RunStatus::Queued, RunStatus::Skipped));
@@ -90,7 +93,7 @@ pub(crate) async fn task_t20_of_simultaneous_triggers_one_runs_and_one_is_skippe
 pub(crate) async fn task_t21_of_simultaneous_triggers_each_runs_after_the_other(ground: Ground) {
     let (mut stage, workers) = set(ground, "queue_next", "", vec![Window::Enqueue]).await;
     let mut all = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds(ground) {
         let answers = together(&mut stage, workers).await;
         for (run_id, status) in answers {
             assert_eq!(status, RunStatus::Queued);
@@ -109,8 +112,9 @@ pub(crate) async fn task_t21_of_simultaneous_triggers_each_runs_after_the_other(
 pub(crate) async fn task_t21_of_simultaneous_occurrences_at_most_one_waits(ground: Ground) {
     let schedule = r#","schedule":{"type":"interval","seconds":0.1}"#;
     let (mut stage, _workers) = set(ground, "queue_next", schedule, vec![Window::Fire]).await;
-    let refused = fire_together(&mut stage, ROUNDS).await;
-    assert!(refused >= ROUNDS, "of each round one scheduler was refused, of {ROUNDS} {refused} were");
+    let rounds = rounds(ground);
+    let refused = fire_together(&mut stage, rounds).await;
+    assert!(refused >= rounds, "of each round one scheduler was refused, of {rounds} {refused} were");
     let waiting = RunFilter { statuses: vec![RunStatus::Queued], ..RunFilter::default() };
     let waiting = stage.runs(waiting).await;
     assert!(waiting.len() == 1 && waiting[0].spec.trigger == Trigger::Schedule, "{waiting:?}");
@@ -138,13 +142,13 @@ pub(crate) async fn task_t21_of_simultaneous_occurrences_at_most_one_waits(groun
         }
     }
     assert_eq!(ran.len(), 2, "one executes and one waits");
-    assert!(occurrences.len() as u64 >= ROUNDS, "{} occurrences", occurrences.len());
+    assert!(occurrences.len() as u64 >= rounds, "{} occurrences", occurrences.len());
 }
 
 pub(crate) async fn task_t22_of_simultaneous_triggers_the_last_one_runs_to_its_end(ground: Ground) {
     let (mut stage, workers) = set(ground, "cancel_previous", "", vec![Window::Enqueue]).await;
     let mut all = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds(ground) {
         let answers = together(&mut stage, workers).await;
         let last = answers.last().expect("two").0.clone();
         all.extend(answers.into_iter().map(|(run_id, _)| run_id));
@@ -164,7 +168,7 @@ pub(crate) async fn task_t22_of_simultaneous_triggers_the_last_one_runs_to_its_e
 pub(crate) async fn task_t23_simultaneous_triggers_run_side_by_side(ground: Ground) {
     let (mut stage, workers) = set(ground, "allow_parallel", "", vec![Window::Enqueue]).await;
     let mut all = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds(ground) {
         let answers = together(&mut stage, workers).await;
         for (run_id, status) in &answers {
             assert_eq!(*status, RunStatus::Queued);

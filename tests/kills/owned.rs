@@ -29,7 +29,8 @@ enum Place {
 fn places(ground: Ground) -> Vec<Place> {
     use Point::{After, Before, BeforeEvent};
     let within = match ground.server {
-        Some(_) => (0..4).map(Place::AfterPieces).collect(),
+        // Of a transaction that takes ten commands also the last ones.
+        Some(_) => ground.pace([0, 1, 2, 3], [0, 5, 11, 17]).map(Place::AfterPieces).to_vec(),
         None => vec![Place::At(BeforeEvent)],
     };
     [vec![Place::At(Before)], within, vec![Place::At(After)]].concat()
@@ -45,7 +46,7 @@ struct Left {
 
 pub(crate) async fn own_s5_1_an_owner_killed_in_any_call_is_gone_and_its_task_is_done_once(ground: Ground) {
     let mut stage = Stage::set(ground, &[]).await;
-    stage.allow(Duration::from_secs(100));
+    stage.allow(Duration::from_secs(ground.pace(100, 300)));
     let peer = stage.worker(&stage.setup.clone()).await;
     stage.proxies = ground.server.map(|_| 1);
     let (mut left, mut cut) = (Vec::new(), 0);

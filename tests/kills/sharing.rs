@@ -19,7 +19,7 @@ fn long(stage: &Stage) -> Setup {
 }
 
 pub(crate) async fn field_k11_four_os_processes_start_a_thousand_runs_a_thousand_times(ground: Ground) {
-    const RUNS: usize = 1_000;
+    let all = ground.pace(1_000, 100);
     let mut stage = Stage::set(ground, &[PARALLEL]).await;
     let setup = long(&stage);
     let mut workers = Vec::new();
@@ -33,7 +33,7 @@ pub(crate) async fn field_k11_four_os_processes_start_a_thousand_runs_a_thousand
     while stage.sink.log().iter().filter(|had| had.effect.what == What::Hold).count() < full {
         stage.next("every worker holds as much as it can").await;
     }
-    let rest: Vec<u64> = (full..RUNS).map(|n| stage.want(workers[n % 4], "task", None, None)).collect();
+    let rest: Vec<u64> = (full..all).map(|n| stage.want(workers[n % 4], "task", None, None)).collect();
     stage.answers(&rest).await;
     for had in stage.sink.log() {
         stage.sink.let_go(&had.effect.run_id, had.effect.fence);
@@ -45,7 +45,7 @@ pub(crate) async fn field_k11_four_os_processes_start_a_thousand_runs_a_thousand
     let events = stage.all_events().await;
     let starts = events.iter().filter(|event| event.event == EventKind::Started);
     let started: HashSet<_> = starts.clone().filter_map(|event| event.run_id.clone()).collect();
-    assert_eq!((starts.clone().count(), started.len()), (RUNS, RUNS));
+    assert_eq!((starts.clone().count(), started.len()), (all, all));
     let mut shares: BTreeMap<_, usize> = BTreeMap::new();
     for start in starts {
         *shares.entry(start.instance).or_default() += 1;
@@ -57,17 +57,17 @@ pub(crate) async fn field_k11_four_os_processes_start_a_thousand_runs_a_thousand
 }
 
 pub(crate) async fn field_s06_two_schedulers_fire_each_occurrence_once(ground: Ground) {
-    const ROUNDS: u64 = 20;
+    let rounds = ground.pace(20, 8);
     let task = r#"{"task_id":"tick","agent_id":"agent","query":"plain","overlap_policy":"allow_parallel",
         "schedule":{"type":"interval","seconds":0.1,"misfire_policy":"queue_all"}}"#;
     let mut stage = Stage::set(ground, &[task]).await;
     let setup = Setup { windows: vec![Window::Fire], ..long(&stage) };
     let workers = [stage.worker(&setup).await, stage.worker(&setup).await];
-    let refused = fire_together(&mut stage, ROUNDS).await;
+    let refused = fire_together(&mut stage, rounds).await;
     for worker in workers {
         stage.shut_down(worker).await;
     }
-    assert!(refused >= ROUNDS, "of each round one scheduler was refused, of {ROUNDS} {refused} were");
+    assert!(refused >= rounds, "of each round one scheduler was refused, of {rounds} {refused} were");
     let task_id = TaskId::new("tick").expect("an id");
     let occurrences = stage.store.occurrences(&task_id, PageRequest { limit: 1000, cursor: None }).await;
     let occurrences = occurrences.expect("occurrences").items;
@@ -83,7 +83,7 @@ pub(crate) async fn field_s06_two_schedulers_fire_each_occurrence_once(ground: G
     assert!(runs.iter().all(|run| ran.contains(&run.run_id)));
     let wanted: HashSet<_> = runs.iter().map(|run| run.spec.occurrence).collect();
     assert_eq!(wanted.len(), runs.len(), "no occurrence has two runs");
-    assert!(occurrences.len() as u64 >= ROUNDS, "{} occurrences", occurrences.len());
+    assert!(occurrences.len() as u64 >= rounds, "{} occurrences", occurrences.len());
 }
 
 fn both_are_held(stage: &Stage) -> bool {

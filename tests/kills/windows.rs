@@ -29,8 +29,11 @@ const PLACES: &[(Window, &[Point])] = {
 
 /// The same in front of a server, where it dies in the middle of the conversation.
 const POINTS_BEFORE_A_SERVER: &[Point] = &[Point::Before, Point::Within, Point::After];
-/// How many pieces of a conversation pass at most before nothing does any more: a transaction takes two round trips.
-const PIECES: usize = 4;
+/// How many pieces of a conversation pass at most before nothing does any more: a transaction takes two round trips, or
+/// ten.
+fn pieces(ground: Ground) -> usize {
+    ground.pace(4, 20)
+}
 
 const TASKS: &[&str] = &[
     r#"{"task_id":"many","agent_id":"agent","query":"plain","overlap_policy":"allow_parallel",
@@ -102,6 +105,7 @@ struct Storm {
     fates: HashMap<usize, ((Window, Point), usize)>,
     /// Who is asked to be silent after so many pieces, and dies of that.
     freezing: HashMap<usize, usize>,
+    most_pieces: usize,
     hits: HashMap<(Window, Point), usize>,
     /// When each instance died.
     deaths: HashMap<InstanceId, Timestamp>,
@@ -120,6 +124,7 @@ impl Storm {
     async fn begin(ground: Ground, mut dice: Dice) -> Self {
         let mut stage = Stage::set(ground, &[TASKS, &[TICK]].concat()).await;
         stage.setup.agents = vec!["agent".to_owned(), "other".to_owned()];
+        stage.allow(Duration::from_secs(ground.pace(180, 300)));
         stage.setup.windows = PLACES.iter().map(|(window, _)| *window).collect();
         stage.policy(|_, _| Word::Hold);
         stage.proxies = ground.server.map(|_| dice.next());
@@ -133,6 +138,7 @@ impl Storm {
             places: places.into(),
             fates: HashMap::new(),
             freezing: HashMap::new(),
+            most_pieces: pieces(ground),
             hits: HashMap::new(),
             deaths: HashMap::new(),
             accepted: HashMap::new(),
@@ -217,7 +223,7 @@ impl Storm {
 
     /// Its next call is the last, and does not get to its end.
     fn freeze(&mut self, n: usize) {
-        let most = self.freezing.get(&n).copied().unwrap_or(PIECES);
+        let most = self.freezing.get(&n).copied().unwrap_or(self.most_pieces);
         let after = self.dice.below(most);
         self.freezing.insert(n, after.max(1));
         self.stage.freeze(n, after);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::ground::{GROUNDS, ON_MONGODB};
+use crate::ground::GROUNDS;
 use crate::servers::{self, own::Own};
 use crate::stage::Stage;
 
@@ -17,7 +17,7 @@ pub(crate) const PANICS: &str = "TENURE_FAULTS_PANICS";
 const MOST: Duration = Duration::from_secs(30);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let in_a_server = GROUNDS.iter().chain(ON_MONGODB).filter_map(|ground| ground.server);
+    let in_a_server = GROUNDS.iter().filter_map(|ground| ground.server);
     let trial = |server: &'static str| {
         let name = format!("{server}::what_a_test_started_is_gone_after_it_panicked_or_was_killed");
         let there = servers::own::is_there(server);
@@ -74,7 +74,7 @@ fn is_over(stat: &str) -> bool {
 pub(crate) fn panics() -> ExitCode {
     let how = std::env::var(PANICS).expect("how it ends");
     let (end, name) = how.split_once(' ').expect("how it ends, and a server's name");
-    let mut grounds = GROUNDS.iter().chain(ON_MONGODB);
+    let mut grounds = GROUNDS.iter();
     let ground = grounds.find(|ground| ground.server == Some(name)).expect("a kind of store");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -17,28 +17,42 @@ use crate::wire::{Setup, Told, What};
 const TASK: &str = r#"{"task_id":"task","agent_id":"agent","query":"plain","overlap_policy":"allow_parallel",
     "retry_policy":{"max_interruptions":100}}"#;
 
-const RUNS: usize = 120;
 /// How many requests of a host wait for an answer at once.
 const ASKED: usize = 4;
-/// One piece of so many is lost, cut, late, or the last.
-const ONE_IN: usize = 60;
+
+/// How bad a line is, and for how long.
+struct Measure {
+    runs: usize,
+    /// One piece of so many is lost, cut, late, or the last.
+    one_in: usize,
+    patience_ms: u64,
+}
+
+impl Measure {
+    /// Where a transaction is a conversation of more than twenty pieces, as many of them meet a trick as elsewhere.
+    fn of(ground: Ground) -> Self {
+        let usual = Self { runs: 120, one_in: 60, patience_ms: 700 };
+        ground.pace(usual, Self { runs: 60, one_in: 250, patience_ms: 1_500 })
+    }
+}
 
 pub(crate) async fn own_f1_a_line_that_loses_cuts_and_delays_leaves_every_run_done_as_often_as_it_was_granted(
     ground: Ground,
 ) {
     let seed = dice::seed("TENURE_LINE_SEED", &format!("a bad line to {}", ground.name));
+    let measure = Measure::of(ground);
     let mut stage = Stage::set(ground, &[TASK]).await;
     stage.proxies = Some(seed);
     let setup = Setup {
         lease_ms: 4_000,
         heartbeat_ms: 500,
         grace_ms: 3_000,
-        patience_ms: 700,
+        patience_ms: measure.patience_ms,
         ..stage.setup.clone()
     };
     let workers = [stage.worker(&setup).await, stage.worker(&setup).await];
-    workers.iter().for_each(|worker| stage.proxy(*worker).foul(ONE_IN));
-    let accepted = ask_for_all(&mut stage, workers).await;
+    workers.iter().for_each(|worker| stage.proxy(*worker).foul(measure.one_in));
+    let accepted = ask_for_all(&mut stage, workers, measure.runs).await;
     stage.until_all_ended().await;
     let done = tricks(&stage, workers);
     workers.iter().for_each(|worker| stage.proxy(*worker).fair());
@@ -65,11 +79,11 @@ fn tricks(stage: &Stage, workers: [usize; 2]) -> BTreeMap<Trick, usize> {
 }
 
 /// Wants runs until there are enough and every trick was done; each until it is accepted, by a key.
-async fn ask_for_all(stage: &mut Stage, workers: [usize; 2]) -> Vec<RunId> {
+async fn ask_for_all(stage: &mut Stage, workers: [usize; 2], runs: usize) -> Vec<RunId> {
     let (mut asked, mut again) = (HashMap::new(), Vec::new());
     let (mut keys, mut accepted) = (0, Vec::new());
     loop {
-        let enough = keys >= RUNS && tricks(stage, workers).len() == Trick::ALL.len();
+        let enough = keys >= runs && tricks(stage, workers).len() == Trick::ALL.len();
         for worker in workers {
             while asked.values().filter(|(of, _)| *of == worker).count() < ASKED {
                 let key = again.pop().or_else(|| {
@@ -111,9 +125,10 @@ async fn as_often_as_granted(stage: &Stage, runs: &[RunId], seed: u64) {
     }
 }
 
-/// How long callers wait, and how long the store does: they have gone before it gives up.
-const CALLER_WAITS: Duration = Duration::from_millis(100);
-const STORE_WAITS: Duration = Duration::from_millis(600);
+/// How long callers wait, and how long the store does: they have gone before it gives up. And longer than an answer
+/// takes.
+const WAIT: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(600)];
+const WAIT_FOR_A_SLOW_ONE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 /// Much longer than it takes.
 const MOST: Duration = Duration::from_secs(30);
 
@@ -131,7 +146,8 @@ const CALLS: [Call; 3] = [
 pub(crate) async fn field_g10_a_line_that_falls_silent_is_given_up_and_another_one_used(ground: Ground) {
     let (kept, _folder) = ground.fresh();
     let proxy = Proxy::before(kept.port().expect("a server"), 1);
-    let manner = Manner { poll: STORE_WAITS, patience: STORE_WAITS, look: None };
+    let [caller_waits, store_waits] = ground.pace(WAIT, WAIT_FOR_A_SLOW_ONE);
+    let manner = Manner { poll: store_waits, patience: store_waits, look: None };
     let store: Arc<dyn Store> = kept.by_port(proxy.port).open(manner).await.expect("a store");
     for call in CALLS {
         call(&*store).await.expect("an answer");
@@ -139,13 +155,13 @@ pub(crate) async fn field_g10_a_line_that_falls_silent_is_given_up_and_another_o
     for round in 0..2 {
         proxy.freeze(0, || {});
         for call in CALLS {
-            let answer = timeout(CALLER_WAITS, call(&*store)).await;
+            let answer = timeout(caller_waits, call(&*store)).await;
             assert!(!matches!(answer, Ok(Ok(()))), "round {round}: an answer came by");
         }
         proxy.fair();
         let began = Instant::now();
         for (n, call) in CALLS.into_iter().enumerate() {
-            while !matches!(timeout(CALLER_WAITS, call(&*store)).await, Ok(Ok(()))) {
+            while !matches!(timeout(caller_waits, call(&*store)).await, Ok(Ok(()))) {
                 assert!(began.elapsed() < MOST, "round {round}: call {n} never found another connection");
             }
         }

@@ -42,13 +42,13 @@ pub(crate) async fn field_g09_runs_outlast_a_server_that_hangs_and_goes_on(groun
 async fn outlast(ground: Ground, how: Away) {
     let mut server = Own::start(ground.server.expect("a server's name")).expect("a server");
     let mut stage = Stage::on(ground.in_server(server.url()), &[TASK]).await;
-    stage.allow(away_for() + Duration::from_secs(60));
+    stage.allow(away_for() + Duration::from_secs(ground.pace(60, 180)));
     let setup = Setup {
         lease_ms: 30_000,
         heartbeat_ms: 500,
         grace_ms: 20_000,
         concurrency: ROOM,
-        patience_ms: 1_000,
+        patience_ms: ground.pace(1_000, 5_000),
         ..stage.setup.clone()
     };
     let workers = [stage.worker(&setup).await, stage.worker(&setup).await];

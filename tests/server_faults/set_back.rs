@@ -38,7 +38,7 @@ pub(crate) async fn own_l19_a_server_that_lost_its_last_writes_gives_nobody_auth
         lease_ms: 6_000,
         heartbeat_ms: 300,
         grace_ms: 4_000,
-        patience_ms: 3_000,
+        patience_ms: ground.pace(3_000, 10_000),
         ..stage.setup.clone()
     };
     let one = stage.worker(&Setup { windows: vec![Window::Claim], ..setup.clone() }).await;

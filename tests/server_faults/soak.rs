@@ -40,9 +40,6 @@ fn task_of(number: usize) -> &'static str {
 
 /// How many requests of a host wait for an answer at once.
 const ASKED: usize = 6;
-/// How long a host is waited for where it is to be hit; then it is hit wherever it is.
-const WAITED_FOR: Duration = Duration::from_millis(1_500);
-
 /// Where hosts are hit.
 const WINDOWS: [Window; 7] = [
     Window::Enqueue,
@@ -64,15 +61,20 @@ struct Measure {
     length: Duration,
     /// How often a host is hit, on average.
     hit_every: Duration,
+    /// How long a host is waited for where it is to be hit; then it is hit wherever it is.
+    waited_for: Duration,
 }
 
 impl Measure {
-    fn of(is_full: bool) -> Self {
-        let seconds = Duration::from_secs;
+    fn of(ground: Ground, is_full: bool) -> Self {
+        let (seconds, millis) = (Duration::from_secs, Duration::from_millis);
+        let waited_for = ground.pace(millis(1_500), seconds(4));
         if is_full {
-            Self { runs: 5_000, length: seconds(120), hit_every: Duration::from_millis(1_800) }
+            let runs = ground.pace(5_000, 600);
+            Self { runs, length: seconds(120), hit_every: millis(1_800), waited_for }
         } else {
-            Self { runs: 400, length: seconds(10), hit_every: Duration::from_millis(800) }
+            let runs = ground.pace(400, 100);
+            Self { runs, length: seconds(10), hit_every: millis(800), waited_for }
         }
     }
 }
@@ -148,7 +150,7 @@ pub(crate) async fn task_t45_hosts_killed_and_paused_at_random_lose_nothing_and_
 
 impl Soak {
     async fn begin(ground: Ground, seed: u64) -> Self {
-        let measure = Measure::of(is_full());
+        let measure = Measure::of(ground, is_full());
         let mut stage = Stage::set(ground, TASKS).await;
         // Nothing in it waits for that: a busy machine may take longer to bring all of them to their ends.
         stage.allow(measure.length + Duration::from_secs(480));
@@ -318,7 +320,7 @@ impl Soak {
             }
             _ => (Blow::Kill, (WINDOWS[self.dice.below(WINDOWS.len())], point)),
         };
-        let until = Instant::now() + WAITED_FOR;
+        let until = Instant::now() + self.measure.waited_for;
         self.stage.say(n, &Order::Wait { at: Some(at) });
         self.fates.insert(n, Fate { blow, at, until, waits: None, paused: None });
     }

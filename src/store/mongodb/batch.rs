@@ -40,11 +40,12 @@ pub(super) struct Own<'w> {
 pub(super) async fn transact(db: &Arc<Db>, batch: &[Command], own: Own<'_>) -> Result<Done, Failed> {
     let patience = db.options.patience.saturating_mul(2);
     let mut tx = Tx::begin(db).await.map_err(Failed::Before)?;
+    let line = tx.line();
     let worked = timeout(patience, within(&mut tx, db, batch, own)).await;
-    match worked.unwrap_or(Err(Fault::Silent)) {
+    match worked.unwrap_or_else(|_| Err(db.is_silent(&line))) {
         Ok(done) => {
             let committed = timeout(patience, tx.commit()).await;
-            committed.unwrap_or(Err(Failed::AtCommit(Fault::Silent))).map(|()| done)
+            committed.unwrap_or_else(|_| Err(Failed::AtCommit(db.is_silent(&line)))).map(|()| done)
         }
         Err(fault) => {
             tx.abort().await;

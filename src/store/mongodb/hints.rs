@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use super::fault::Step;
-use super::link::{Db, name};
+use super::link::{Db, Line, name};
 use super::read;
 use crate::store::{Hint, hint};
 
@@ -33,9 +33,9 @@ pub(super) async fn listen(db: &Db) -> Step<Stream> {
 
 /// Passes on what others tell. Who could not listen for a while is told of everything.
 pub(super) async fn run(db: Arc<Db>, own: String, mut stream: Stream, hints: broadcast::Sender<Hint>) {
-    let mut pause = FIRST_PAUSE;
+    let (mut pause, mut line) = (FIRST_PAUSE, db.line());
     loop {
-        while let Some(news) = in_time(&db, stream.next_if_any()).await.filter(|_| stream.is_alive()) {
+        while let Some(news) = in_time(&db, &line, stream.next_if_any()).await.filter(|_| stream.is_alive()) {
             pause = FIRST_PAUSE;
             if let Some(hint) = news.and_then(|event| heard(&event, &own)) {
                 // Nobody watches: fine.
@@ -45,8 +45,9 @@ pub(super) async fn run(db: Arc<Db>, own: String, mut stream: Stream, hints: bro
         loop {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
-            if let Some(again) = in_time(&db, listen(&db)).await
-                && let Some(cursor) = in_time(&db, read::newest_cursor(&db)).await
+            line = db.line();
+            if let Some(again) = in_time(&db, &line, listen(&db)).await
+                && let Some(cursor) = in_time(&db, &line, read::newest_cursor(&db)).await
             {
                 stream = again;
                 let all = Hint { ready: true, agenda: true, agents: true, cancels: Vec::new(), cursor };
@@ -60,8 +61,14 @@ pub(super) async fn run(db: Arc<Db>, own: String, mut stream: Stream, hints: bro
 
 /// What is answered, if it is: a server that has held a question for long enough answers also that there is no news.
 /// One that does not is gone without a word.
-async fn in_time<T, E>(db: &Db, asked: impl Future<Output = Result<T, E>>) -> Option<T> {
-    timeout(db.options.patience.saturating_add(HELD), asked).await.ok()?.ok()
+async fn in_time<T, E>(db: &Db, line: &Line, asked: impl Future<Output = Result<T, E>>) -> Option<T> {
+    match timeout(db.options.patience.saturating_add(HELD), asked).await {
+        Ok(answer) => answer.ok(),
+        Err(_) => {
+            db.is_silent(line);
+            None
+        }
+    }
 }
 
 fn heard(event: &ChangeStreamEvent<Document>, own: &str) -> Option<Hint> {

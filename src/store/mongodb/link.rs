@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{FindOptions, Hint as IndexHint, ReadConcern, ReturnDocument};
+use mongodb::options::{ClientOptions, FindOptions, Hint as IndexHint, ReadConcern, ReturnDocument};
 use mongodb::{Client, ClientSession, Collection, Database};
+use parking_lot::Mutex;
 
 use super::doc::{Fields as _, unreadable};
 use super::fault::{Fault, Step};
@@ -39,10 +40,18 @@ const MOST_COMMITS: usize = 4;
 
 /// A database of a server.
 pub(super) struct Db {
-    pub(super) client: Client,
-    pub(super) db: Database,
+    line: Mutex<Line>,
+    client: ClientOptions,
     pub(super) options: MongoOptions,
     pub(super) place: String,
+}
+
+/// The connections that a database is reached by.
+#[derive(Clone)]
+pub(super) struct Line {
+    /// How many there were before.
+    number: u64,
+    pub(super) db: Database,
 }
 
 impl std::fmt::Debug for Db {
@@ -97,8 +106,34 @@ impl Ask {
 }
 
 impl Db {
+    /// Reaches nobody yet.
+    pub(super) fn new(client: ClientOptions, options: MongoOptions) -> mongodb::error::Result<Self> {
+        let place = options.place();
+        let db = Client::with_options(client.clone())?.database(&options.database);
+        Ok(Self { line: Mutex::new(Line { number: 0, db }), client, options, place })
+    }
+
+    pub(super) fn line(&self) -> Line {
+        self.line.lock().clone()
+    }
+
+    /// Nothing was heard on this line: from now on there is another one. The driver waits for as long as it takes for
+    /// the first word on a new connection, and makes no others meanwhile; on a line that fell silent just then it would
+    /// never make one again.
+    pub(super) fn is_silent(&self, silent: &Line) -> Fault {
+        let mut line = self.line.lock();
+        // Else whoever else heard nothing has seen to it.
+        if line.number == silent.number
+            && let Ok(client) = Client::with_options(self.client.clone())
+        {
+            tracing::debug!(place = %self.place, "the server is silent, and asked on new connections");
+            *line = Line { number: line.number + 1, db: client.database(&self.options.database) };
+        }
+        Fault::Silent
+    }
+
     pub(super) fn of(&self, name: &str) -> Collection<Document> {
-        self.db.collection(name)
+        self.line().db.collection(name)
     }
 
     /// Documents, by one query.
@@ -116,7 +151,7 @@ impl Db {
         if let Some(clock) = &self.options.clock {
             return Ok(clock.now());
         }
-        let hello = self.db.run_command(doc! { "hello": 1 }).await?;
+        let hello = self.line().db.run_command(doc! { "hello": 1 }).await?;
         match hello.get("localTime") {
             Some(Bson::DateTime(at)) => Ok(Timestamp::from_ms(at.timestamp_millis())),
             _ => Err(unreadable("the server does not say what time it is")),
@@ -133,25 +168,31 @@ pub(super) enum Failed {
     AtCommit(Fault),
 }
 
-/// A transaction.
+/// A transaction. All of it goes by one line.
 pub(super) struct Tx {
     db: Arc<Db>,
+    line: Line,
     session: ClientSession,
 }
 
 impl Tx {
     pub(super) async fn begin(db: &Arc<Db>) -> Step<Self> {
-        let mut session = db.client.start_session().await?;
+        let line = db.line();
+        let mut session = line.db.client().start_session().await?;
         // Its writes are those of the client: by the majority.
         session.start_transaction().read_concern(ReadConcern::snapshot()).await?;
-        Ok(Self { db: Arc::clone(db), session })
+        Ok(Self { db: Arc::clone(db), line, session })
+    }
+
+    pub(super) fn line(&self) -> Line {
+        self.line.clone()
     }
 
     /// Takes the turn of who writes: whoever else begins to write before this is committed finds that it is in the
     /// way, and begins again. Answers the numbers that were given last, and what time it is.
     pub(super) async fn lock(&mut self) -> Step<(Numbers, Timestamp)> {
         let turn = doc! { "$set": { "now": "$$NOW", "turn": { "$add": ["$turn", 1_i64] } } };
-        let collection = self.db.of(name::META);
+        let collection = self.line.db.collection::<Document>(name::META);
         let meta = collection.find_one_and_update(doc! { "_id": META_ID }, vec![turn]);
         let meta = meta.return_document(ReturnDocument::After).session(&mut self.session).await?;
         let meta = meta.ok_or_else(|| unreadable("the document \"meta\" is missing"))?;
@@ -170,7 +211,7 @@ impl Tx {
 
     /// Documents, as they stand in the transaction.
     pub(super) async fn find(&mut self, name: &str, filter: Document, ask: Ask) -> Step<Vec<Document>> {
-        let collection = self.db.of(name);
+        let collection = self.line.db.collection(name);
         let find = collection.find(filter).with_options(ask.options());
         let mut cursor = find.session(&mut self.session).await?;
         let mut found = Vec::new();
@@ -217,7 +258,7 @@ impl Tx {
             let mut command = Document::new();
             command.insert(many.0, name);
             command.insert(many.1, part);
-            let reply = self.db.db.run_command(command).session(&mut self.session).await?;
+            let reply = self.line.db.run_command(command).session(&mut self.session).await?;
             if let Some(Bson::Document(error)) =
                 reply.get_array("writeErrors").ok().and_then(|errors| errors.first())
             {

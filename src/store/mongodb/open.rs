@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use mongodb::Client;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 
@@ -25,14 +24,13 @@ const MOST_CONNECTIONS: u32 = 16;
 pub(super) async fn open(options: MongoOptions) -> Result<Db, StoreError> {
     let place = options.place();
     let refused = |fault: Fault| fault.refused(&place);
-    let client = client(&options).await.map_err(|_| {
+    let begun = client(&options).await.and_then(|client| Db::new(client, options));
+    let db = begun.map_err(|_| {
         StoreError::refused(
             RefusedKind::Invalid,
             format!("\"{place}\": its address cannot be read; look at what comes after its \"?\""),
         )
     })?;
-    let db = client.database(&options.database);
-    let db = Db { client, db, options, place: place.clone() };
     let hello = look(&db).await.map_err(refused)?;
     fits(&hello, &place)?;
     check_schema(&db).await?;
@@ -40,7 +38,7 @@ pub(super) async fn open(options: MongoOptions) -> Result<Db, StoreError> {
     Ok(db)
 }
 
-async fn client(options: &MongoOptions) -> mongodb::error::Result<Client> {
+async fn client(options: &MongoOptions) -> mongodb::error::Result<ClientOptions> {
     let mut given = ClientOptions::parse(options.url()).await?;
     given.app_name = Some("tenure".to_owned());
     given.read_concern = Some(ReadConcern::majority());
@@ -50,11 +48,11 @@ async fn client(options: &MongoOptions) -> mongodb::error::Result<Client> {
     given.max_pool_size.get_or_insert(MOST_CONNECTIONS);
     // What is read has to be what was written last.
     given.selection_criteria = None;
-    Client::with_options(given)
+    Ok(given)
 }
 
 async fn look(db: &Db) -> Step<Document> {
-    Ok(db.db.run_command(doc! { "hello": 1 }).await?)
+    Ok(db.line().db.run_command(doc! { "hello": 1 }).await?)
 }
 
 /// Whether the server knows transactions: it is a member of a replica set, or before a cluster.
@@ -138,7 +136,7 @@ async fn make(db: &Db) -> Step<()> {
             create(db, name).await?;
         } else {
             // Makes the collection as well.
-            db.db.run_command(doc! { "createIndexes": name, "indexes": indexes }).await?;
+            db.line().db.run_command(doc! { "createIndexes": name, "indexes": indexes }).await?;
         }
     }
     let first = doc! { "schema": SCHEMA, "turn": 0_i64, "run": 0_i64, "cursor": 0_i64, "lane": 0_i64 };
@@ -163,7 +161,7 @@ async fn make(db: &Db) -> Step<()> {
 }
 
 async fn create(db: &Db, name: &str) -> Step<()> {
-    match db.db.create_collection(name).await.map_err(Fault::from) {
+    match db.line().db.create_collection(name).await.map_err(Fault::from) {
         Err(fault) if fault.is_there_already() => Ok(()),
         outcome => outcome,
     }

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -23,19 +24,26 @@ pub(crate) fn mongodb() -> &'static Found {
     })
 }
 
-/// The same, or one of this process that waits no longer for whoever fell silent in a transaction than leases last in
-/// tests that kill hosts.
-pub(crate) fn impatient() -> &'static Found {
-    static FOUND: OnceLock<Found> = OnceLock::new();
-    static SERVER: Mutex<Option<Server>> = Mutex::new(None);
-    FOUND.get_or_init(|| match std::env::var("TENURE_TEST_MONGODB") {
-        Ok(url) => Ok(url),
+/// The same, or those of this process that wait no longer for whoever fell silent in a transaction than leases last in
+/// tests that kill hosts. One serves with one core at most, so there are as many as cores, which are taken in turn.
+pub(crate) fn impatient() -> Found {
+    static FOUND: OnceLock<Result<Vec<String>, String>> = OnceLock::new();
+    static SERVERS: Mutex<Vec<Server>> = Mutex::new(Vec::new());
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    let found = FOUND.get_or_init(|| match std::env::var("TENURE_TEST_MONGODB") {
+        Ok(url) => Ok(vec![url]),
         Err(_) => {
-            let server = Server::start_as(&[], &[(TRANSACTIONS_LAST, "1")]);
-            let server = server.inspect_err(|why| skipped("mongodb", why))?;
-            Ok(SERVER.lock().insert(server).url())
+            let many = std::thread::available_parallelism().map_or(1, usize::from);
+            let start = |_| Server::start_as(&[], &[(TRANSACTIONS_LAST, "1")]);
+            let servers: Result<Vec<Server>, String> = (0..many).map(start).collect();
+            let servers = servers.inspect_err(|why| skipped("mongodb", why))?;
+            let urls = servers.iter().map(Server::url).collect();
+            SERVERS.lock().extend(servers);
+            Ok(urls)
         }
-    })
+    });
+    let urls = found.clone()?;
+    Ok(urls[TURN.fetch_add(1, Ordering::Relaxed) % urls.len()].clone())
 }
 
 /// The servers of this process.

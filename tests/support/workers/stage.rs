@@ -92,6 +92,9 @@ impl Stage {
         let (kept, folder) = ground.fresh();
         let mut stage = Self::on(kept, tasks).await;
         stage.skewed = ground.skewed;
+        let Setup { lease_ms, heartbeat_ms, grace_ms, .. } = &mut stage.setup;
+        // Renewals come in time also where a transaction takes its time.
+        (*lease_ms, *heartbeat_ms, *grace_ms) = ground.pace((600, 200, 400), (2_000, 400, 1_000));
         stage._folder = folder;
         stage
     }

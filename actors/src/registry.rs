@@ -91,18 +91,12 @@ pub enum RegistryMessage {
 pub struct KernelNotice(Notice);
 
 enum Notice {
-    /// A child ended: take it out of the index.
-    Forget(Arc<Child>),
     /// Fail, as a test wants it.
     #[cfg(feature = "testkit")]
     Panic(String),
 }
 
 impl RegistryMessage {
-    pub(crate) fn forget(child: &Arc<Child>) -> Self {
-        Self::Kernel(KernelNotice(Notice::Forget(Arc::clone(child))))
-    }
-
     #[cfg(feature = "testkit")]
     pub(crate) fn panic(text: &str) -> Self {
         Self::Kernel(KernelNotice(Notice::Panic(text.to_owned())))
@@ -350,7 +344,6 @@ impl Actor for RegistryActor {
             RegistryMessage::Count { reply } => drop(reply.send(registry().count())),
             RegistryMessage::Watch { id, reply } => watch(core, &id, reply),
             RegistryMessage::Close { reply } => close(core, reply),
-            RegistryMessage::Kernel(KernelNotice(Notice::Forget(child))) => core.forget(&child),
             #[cfg(feature = "testkit")]
             #[allow(clippy::panic, reason = "what a test asked for")]
             RegistryMessage::Kernel(KernelNotice(Notice::Panic(text))) => panic!("{text}"),

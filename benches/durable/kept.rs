@@ -32,7 +32,7 @@ pub(crate) fn measure(plan: &Plan, table: &Table) {
 /// So many times as many runs come first, so that caches are full that have an end.
 const WARM: usize = 10;
 /// So many times as many runs are counted: an allocator takes and gives back by the megabyte.
-const COUNTED: usize = 10;
+const COUNTED: usize = 40;
 
 /// Of a task, of a run.
 async fn kept(count: usize) -> (f64, f64) {

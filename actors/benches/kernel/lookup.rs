@@ -122,6 +122,9 @@ fn beside_a_writer(plan: &Plan, table: &Table, flavour: Flavour, shelf: &Arc<She
     };
     table.print(row("papaya", &map).goal(Goal::AtLeast(5e6), &own, Unit::PerSecond));
     table.print(row("call of the actor", &calls));
+    // What is asked of the actor waits for what was asked before it, and not for all that ended meanwhile.
+    let asked = Row::new("the same asked of the actor", flavour.name(), &calls, Unit::PerSecond);
+    table.print(asked.goal(Goal::AtLeast(1e3), &calls, Unit::PerSecond));
     let figure = "the writer meanwhile: starts and removals";
     table.print(Row::new(figure, flavour.name(), &written, Unit::PerSecond));
 }

@@ -406,8 +406,9 @@ impl Core {
             population.settle();
         }
         match child.place {
-            // While the generation closes nobody looks anything up: the index goes as a whole.
-            Place::Registry if !self.is_sealed() => self.ask_to_forget(child),
+            // Here, and not by a message: what is asked of the actor would wait behind all that ended before. While the
+            // generation closes nobody looks anything up: the index goes as a whole.
+            Place::Registry if !self.is_sealed() => self.forget(child),
             Place::Registry => {}
             Place::Services => {
                 if !self.is_sealed() {
@@ -419,13 +420,6 @@ impl Core {
             }
         }
         population.end();
-    }
-
-    fn ask_to_forget(&self, child: &Arc<Child>) {
-        let registry = self.actors.registry.get();
-        if registry.is_none_or(|registry| registry.cast(RegistryMessage::forget(child)).is_err()) {
-            self.forget(child);
-        }
     }
 
     /// Takes an ended child out of the index and the ledger.

@@ -284,9 +284,9 @@ where
     F: FnOnce(ProcessContext) -> A::Arguments + Send,
 {
     fn spawn(self: Box<Self>, context: ProcessContext, wrapper: ActorCell) -> Result<SpawnedActor, SpawnErr> {
-        let child = Arc::clone(context.child());
+        // First, so that it is guarded too when there are no arguments.
+        let guarded = Guarded::new(self.actor, Arc::clone(context.child()));
         let arguments = (self.arguments)(context);
-        let guarded = Guarded { actor: self.actor, child };
         // "Instant": its mailbox is there before its `pre_start` has run, so it is found while it starts.
         let (actor, started) = ActorRuntime::spawn_linked_instant(None, guarded, arguments, wrapper)?;
         let cell = actor.get_cell();

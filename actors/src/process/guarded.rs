@@ -16,11 +16,20 @@ use crate::process::held::Held;
 /// Forwards every hook. A panic becomes the error [`PanicText`], also one of a hook that is no `async fn` and
 /// panics before its future is made: each is called inside the future that is guarded.
 pub(crate) struct Guarded<A> {
-    pub(crate) actor: A,
-    pub(crate) child: Arc<Child>,
+    /// ractor drops it in the task of the actor, where nobody contains a panic.
+    actor: Held<A, Arc<Child>>,
+    child: Arc<Child>,
 }
 
 impl<A: Actor> Guarded<A> {
+    pub(crate) fn new(actor: A, child: Arc<Child>) -> Self {
+        Self { actor: Held::new(actor, Arc::clone(&child)), child }
+    }
+
+    fn actor(&self) -> Result<&A, ActorProcessingErr> {
+        self.actor.get().ok_or_else(|| "it is there as long as its hooks are called".into())
+    }
+
     async fn run<T>(
         &self,
         hook: impl Future<Output = Result<T, ActorProcessingErr>> + Send,
@@ -47,7 +56,7 @@ impl<A: Actor> Actor for Guarded<A> {
         myself: ActorRef<A::Msg>,
         arguments: A::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let state = self.run(async { self.actor.pre_start(myself, arguments).await }).await?;
+        let state = self.run(async { self.actor()?.pre_start(myself, arguments).await }).await?;
         Ok(Held::new(state, Arc::clone(&self.child)))
     }
 
@@ -57,7 +66,7 @@ impl<A: Actor> Actor for Guarded<A> {
         held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         let Some(state) = held.get_mut() else { return Ok(()) };
-        self.run(async { self.actor.post_start(myself, state).await }).await
+        self.run(async { self.actor()?.post_start(myself, state).await }).await
     }
 
     async fn post_stop(
@@ -67,7 +76,7 @@ impl<A: Actor> Actor for Guarded<A> {
     ) -> Result<(), ActorProcessingErr> {
         self.child.note_stopped_in_order();
         let Some(state) = held.get_mut() else { return Ok(()) };
-        self.run(async { self.actor.post_stop(myself, state).await }).await
+        self.run(async { self.actor()?.post_stop(myself, state).await }).await
     }
 
     async fn handle(
@@ -77,7 +86,7 @@ impl<A: Actor> Actor for Guarded<A> {
         held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         let Some(state) = held.get_mut() else { return Ok(()) };
-        self.run(async { self.actor.handle(myself, message, state).await }).await
+        self.run(async { self.actor()?.handle(myself, message, state).await }).await
     }
 
     async fn handle_supervisor_evt(
@@ -87,6 +96,6 @@ impl<A: Actor> Actor for Guarded<A> {
         held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         let Some(state) = held.get_mut() else { return Ok(()) };
-        self.run(async { self.actor.handle_supervisor_evt(myself, event, state).await }).await
+        self.run(async { self.actor()?.handle_supervisor_evt(myself, event, state).await }).await
     }
 }

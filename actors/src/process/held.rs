@@ -18,6 +18,11 @@ impl<T, C: Deref<Target = Child>> Held<T, C> {
     }
 
     /// It is there as long as this is.
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.value.get()
+    }
+
+    /// It is there as long as this is.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
         let value = self.value.get_mut();
         debug_assert!(value.is_some(), "it is there as long as this is");

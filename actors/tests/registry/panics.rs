@@ -228,7 +228,8 @@ async fn reg_a_refused_function_or_actor_that_panics_in_its_drop_harms_nobody() 
         Ok(())
     });
     let grenade = Grenade;
-    let actor = ProcessSpec::actor("rash", Armed, move |_| State { grenade: Some(grenade), door: None });
+    let actor =
+        ProcessSpec::actor("rash", Armed::default(), move |_| State { grenade: Some(grenade), door: None });
     for spec in [function, actor] {
         let refused = registry.start("x", spec).await;
         assert!(matches!(refused, Err(StartError::AlreadyExists { .. })), "{refused:?}");
@@ -260,8 +261,11 @@ async fn reg_starts_that_a_failing_registry_never_saw_harm_nobody_with_their_dro
     end(&application).await;
 }
 
-/// An actor whose state panics when it is dropped.
-pub(super) struct Armed;
+/// An actor whose state panics when it is dropped, or the actor itself.
+#[derive(Default)]
+pub(super) struct Armed {
+    pub(super) _itself: Option<Grenade>,
+}
 
 pub(super) struct State {
     pub(super) grenade: Option<Grenade>,
@@ -295,7 +299,7 @@ impl Actor for Armed {
 }
 
 pub(super) async fn armed(registry: &Registry, door: Option<Arc<Door>>) -> ProcessHandle {
-    let spec = ProcessSpec::actor("rash", Armed, move |_| State { grenade: Some(Grenade), door });
+    let spec = ProcessSpec::actor("rash", Armed::default(), move |_| State { grenade: Some(Grenade), door });
     registry.start("x", spec.patience(Patience::Time(10))).await.expect("started")
 }
 
@@ -397,7 +401,7 @@ async fn reg_an_object_whose_start_or_close_panics_in_its_drop_when_it_is_cut_of
 async fn reg_an_actor_whose_arguments_panic_is_a_failed_start() {
     let application = open().await;
     let registry = application.current().registry();
-    let spec = ProcessSpec::actor("rash", Armed, |_| -> State { panic!("no arguments") });
+    let spec = ProcessSpec::actor("rash", Armed::default(), |_| -> State { panic!("no arguments") });
     let failed = registry.start("x", spec).await;
     let Err(StartError::StartFailed { source, .. }) = failed else { panic!("{failed:?}") };
     assert_eq!(source.to_string(), "panicked: no arguments");

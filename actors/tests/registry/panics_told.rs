@@ -26,6 +26,8 @@ const CASES: &[&str] = &[
     "an object, in its drop when its start is cut off",
     "an object, in its drop when its close is cut off",
     "an actor, before its state is made",
+    "an actor, in its own drop after a stop",
+    "an actor, in its own drop when it is killed",
     "an actor, in the drop of its state after a stop",
     "an actor, in a handler and in the drop of its state",
     "an actor, in the drop of its state when it is killed",
@@ -122,8 +124,21 @@ async fn object(registry: &Registry, case: &str) {
 
 async fn actor(registry: &Registry, case: &str) {
     if case == "before its state is made" {
-        return refused(registry, ProcessSpec::actor("rash", Armed, |_| -> State { panic!("no state") }))
-            .await;
+        let spec = ProcessSpec::actor("rash", Armed::default(), |_| -> State { panic!("no state") });
+        return refused(registry, spec).await;
+    }
+    if case.starts_with("in its own drop") {
+        let itself = Armed { _itself: Some(Grenade) };
+        let spec = ProcessSpec::actor("rash", itself, |_| State { grenade: None, door: None });
+        let process = started(registry, spec).await;
+        let actor = process.actor::<Ask>().expect("an actor");
+        if case.ends_with("killed") {
+            actor.kill()
+        } else {
+            actor.stop(None)
+        }
+        soon(process.ended()).await;
+        return;
     }
     let by_patience = case.ends_with("its patience is over");
     let process = armed(registry, by_patience.then(Door::closed)).await;
@@ -162,4 +177,28 @@ async fn reg_every_panic_of_a_process_is_named_in_the_journal_by_its_first_line(
         }
     }
     insta::assert_snapshot!(told);
+}
+
+#[test]
+fn reg_a_panic_in_the_drop_of_a_function_that_never_began_is_named_in_the_journal() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut journal = runtime.block_on(async {
+        let application = open().await;
+        let grenade = Grenade;
+        let spec = ProcessSpec::function("rash", |_| {
+            let _held = grenade;
+            ready(Ok(()))
+        });
+        // Nothing is waited for after this, so that the actor of the function has no turn.
+        started(&application.current().registry(), spec).await;
+        application.events()
+    });
+    drop(runtime);
+    let mut told = Vec::new();
+    while let Some(Heard::Event(event)) = journal.try_next() {
+        if event.kind.verb() == Verb::Fail {
+            told.push(format!("{} {}", event.actor, event.kind));
+        }
+    }
+    assert_eq!(told, ["rash#1 drop: panicked: dropped"]);
 }

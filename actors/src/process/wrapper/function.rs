@@ -21,6 +21,15 @@ pub(super) struct Life {
     pub(super) ending: Ending,
 }
 
+/// A function that is cut off before it begins goes here: then the end is told.
+impl Drop for Life {
+    fn drop(&mut self) {
+        if let Err(panic) = self.body.let_go() {
+            self.ending.child.fail("drop", &panic);
+        }
+    }
+}
+
 impl Actor for FunctionActor {
     type Msg = ();
     type State = Life;

@@ -9,7 +9,7 @@
 //! | object   | in `post_start`  | its own affair   | `close`, in `post_start` too  | `close` cut off     |
 //! | actor    | its `pre_start`  | its own task     | ractor's stop, to that actor  | ractor's kill, both |
 //!
-//! A function and an object have actors of their own make, which take no message. The one above a plugin's own actor
+//! A function and an object live in actors of one make, which take no message. The one above a plugin's own actor
 //! sends itself one message, begin, and hears of the end of that actor.
 //!
 //! However it ends, it is reported. A kill that meets running user code drops [`Cut`], or the state of a function or
@@ -17,6 +17,7 @@
 //! state.
 
 use std::any::Any;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,9 +37,6 @@ use crate::process::{Body, ErasedActor, ProcessContext, ProcessHandle, ProcessSp
 
 mod function;
 mod object;
-
-use function::FunctionActor;
-use object::ObjectActor;
 
 /// Where the result of a start goes.
 pub(crate) enum Starter {
@@ -66,10 +64,10 @@ pub(crate) fn launch(
             // that the first poll may block.
             child.settle_started(cause);
             ending.answer(Ok(()));
-            spawn(child, FunctionActor, function::Life { body: Kept::new(body), ending });
+            Living::spawn(child, function::Call { body: Kept::new(body), ending });
         }
         Some(Body::Object(object)) => {
-            spawn(child, ObjectActor, object::Life { object: Some(object), ending, started: cause, limit });
+            Living::spawn(child, object::Stay { object: Some(object), ending, started: cause, limit });
         }
         Some(Body::Actor(actor)) => {
             spawn(
@@ -104,6 +102,42 @@ fn spawn<A: Actor>(child: &Arc<Child>, actor: A, arguments: A::Arguments) {
 #[derive(Debug, thiserror::Error)]
 #[error("its code has ended")]
 struct Over;
+
+/// What an actor lives through in its `post_start`, in which it is linked, visible and killable.
+///
+/// It is told to stop by the order itself and takes no message, so it never looks into its mailbox: that, and the word
+/// of its start to a supervisor that does not listen, are a quarter of what an actor costs.
+trait Life: Send + 'static {
+    fn child(&self) -> &Arc<Child>;
+
+    /// Until its end was reported, or there is nothing to report.
+    fn live(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// The actor of a function or of an object.
+struct Living<L>(PhantomData<fn(L)>);
+
+impl<L: Life> Living<L> {
+    fn spawn(child: &Arc<Child>, life: L) {
+        spawn(child, Self(PhantomData), life);
+    }
+}
+
+impl<L: Life> Actor for Living<L> {
+    type Msg = ();
+    type State = L;
+    type Arguments = L;
+
+    async fn pre_start(&self, _: ActorRef<()>, life: L) -> Result<L, ActorProcessingErr> {
+        Ok(life)
+    }
+
+    async fn post_start(&self, _: ActorRef<()>, life: &mut L) -> Result<(), ActorProcessingErr> {
+        life.child().core.chaos.pause().await;
+        life.live().await;
+        Err(Over.into())
+    }
+}
 
 /// The actor above a plugin's own actor.
 struct Wrapper;

@@ -1,14 +1,13 @@
-//! The actor of an object. Like that of a function it lives in its `post_start` and takes no message: after its start
-//! it waits for the child's own word, that it was told to stop or that its id is free, and then it closes.
+//! The life of an object: after its start it waits for the child's own word, that it was told to stop or that its id is
+//! free, and then it closes.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::{Instant, timeout};
 
-use super::{Ending, Over, Refusal, contained, refuse};
+use super::{Ending, Life, Refusal, contained, refuse};
 use crate::child::Child;
 use crate::contain;
 use crate::error::CloseFailure;
@@ -17,9 +16,7 @@ use crate::exit::ExitReason;
 use crate::process::held::Held;
 use crate::process::{ErasedProcess, ProcessContext};
 
-pub(super) struct ObjectActor;
-
-pub(super) struct Life {
+pub(super) struct Stay {
     /// Here before it begins, and between its start and its close.
     pub(super) object: Option<Arc<dyn ErasedProcess>>,
     pub(super) ending: Ending,
@@ -28,7 +25,7 @@ pub(super) struct Life {
 }
 
 /// An object that is cut off where none of its code runs goes here: then the end is told.
-impl Drop for Life {
+impl Drop for Stay {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
         if let Err(panic) = contain::call(move || drop(object)) {
@@ -37,35 +34,29 @@ impl Drop for Life {
     }
 }
 
-impl Actor for ObjectActor {
-    type Msg = ();
-    type State = Life;
-    type Arguments = Life;
-
-    async fn pre_start(&self, _: ActorRef<()>, life: Life) -> Result<Life, ActorProcessingErr> {
-        Ok(life)
+impl Life for Stay {
+    fn child(&self) -> &Arc<Child> {
+        &self.ending.child
     }
 
-    async fn post_start(&self, _: ActorRef<()>, life: &mut Life) -> Result<(), ActorProcessingErr> {
-        life.ending.child.core.chaos.pause().await;
+    async fn live(&mut self) {
         // Boxed, as all that is over when its start is: the future of this stays that large.
-        if !Box::pin(start(life)).await {
-            return Err(Over.into());
+        if !Box::pin(start(self)).await {
+            return;
         }
-        let child = &life.ending.child;
+        let child = &self.ending.child;
         child.told_to_go().await;
         if child.kill_reason().is_none()
-            && let Some(object) = life.object.take()
+            && let Some(object) = self.object.take()
         {
             let exit = end(child, object).await;
             child.finish(exit).await;
         }
-        Err(Over.into())
     }
 }
 
 /// Answers whether it has started, and has to be closed when its time comes.
-async fn start(life: &mut Life) -> bool {
+async fn start(life: &mut Stay) -> bool {
     let Some(object) = life.object.take() else { return false };
     let child = Arc::clone(&life.ending.child);
     let context = ProcessContext::new(Arc::clone(&child));

@@ -122,6 +122,8 @@ local function own_at(x) return x.at + 43 + (x.leased and LEASE or 0) end
 
 -- Runs by their number: six bytes, in the order they were queued. False: there is none, or it cannot be read.
 local RUN = {}
+-- Records of this script that are not written yet and that nobody has taken apart since (commit.lua, `quick`).
+local MADE = { list = {} }
 local function parse(rid, record)
   local size = #record
   if size < LEAST then return false end
@@ -137,7 +139,7 @@ end
 local function load_run(rid)
   local r = RUN[rid]
   if r == nil then
-    local record = call('HGET', RUNS, rid)
+    local record = MADE[rid] or call('HGET', RUNS, rid)
     r = record and parse(rid, record) or false
     RUN[rid] = r
   end
@@ -232,7 +234,11 @@ end
 -- none: who asks for it names the run.
 local function lists_of(spec, kept)
   local lists, parts = { OF.task .. spec.task, OF.agent .. spec.agent }, spec.session
-  if #parts == 1 or byte(kept) ~= 117 then lists[3] = OF.session .. table.concat(parts, name_of(kept)) end
+  if #parts == 1 then
+    lists[3] = OF.session .. parts[1]
+  elseif byte(kept) ~= 117 then
+    lists[3] = OF.session .. table.concat(parts, name_of(kept))
+  end
   return lists
 end
 

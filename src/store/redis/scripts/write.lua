@@ -325,7 +325,8 @@ local function sums(key, by)
 end
 
 local function flush_records()
-  local records, removed, ended = {}, {}, {}
+  local records, removed, ended = MADE.list, {}, {}
+  -- Behind what was made quickly: who was looked at again has changed since.
   for i = 1, #CHANGED do
     local r = CHANGED[i]
     if not REMOVED[r.rid] then

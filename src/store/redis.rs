@@ -279,7 +279,7 @@ impl Store for RedisStore {
         if repair {
             return self.write(Command::Repair);
         }
-        let mut call = self.shared.write("check");
+        let mut call = self.shared.tidy("check");
         call.arg("").arg(0);
         self.read(call, |value, _| writer::messages(value))
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::RedisOptions;
 use super::fault::{Fault, Step};
-use super::scripts::{READ, WRITE};
+use super::scripts::{READ, TIDY, WRITE};
 
 /// A connection that was idle for as long is asked whether it still stands before a write goes over it: so that a
 /// server that was restarted meanwhile leaves nothing unknown.
@@ -24,6 +24,7 @@ pub(super) struct Shared {
     pub(super) prefix: String,
     /// What the server calls the scripts, which is a digest of their text.
     pub(super) write: String,
+    pub(super) tidy: String,
     pub(super) read: String,
 }
 
@@ -31,6 +32,11 @@ impl Shared {
     /// A call of a script that writes.
     pub(super) fn write(&self, operation: &str) -> Cmd {
         self.call("EVALSHA", &self.write, operation)
+    }
+
+    /// A call of the script that tidies up.
+    pub(super) fn tidy(&self, operation: &str) -> Cmd {
+        self.call("EVALSHA", &self.tidy, operation)
     }
 
     /// A call of a script that reads.
@@ -59,9 +65,11 @@ pub(super) async fn connect(client: &Client, options: &RedisOptions) -> Step<Mul
 }
 
 /// Gives the scripts to the server; answers what it calls them.
-pub(super) async fn load(conn: &mut MultiplexedConnection) -> Step<(String, String)> {
+pub(super) async fn load(conn: &mut MultiplexedConnection) -> Step<(String, String, String)> {
     let mut pipe = redis::pipe();
-    pipe.cmd("SCRIPT").arg("LOAD").arg(WRITE).cmd("SCRIPT").arg("LOAD").arg(READ);
+    for script in [WRITE, TIDY, READ] {
+        pipe.cmd("SCRIPT").arg("LOAD").arg(script);
+    }
     pipe.query_async(conn).await.map_err(|error| Fault::of(&error, false))
 }
 

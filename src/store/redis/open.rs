@@ -73,9 +73,9 @@ pub(super) async fn look(client: Client, options: RedisOptions) -> Step<Shared> 
     }
     look_at_memory(&mut conn).await?;
     look_at_disk(&mut conn).await;
-    let (write, read) = link::load(&mut conn).await?;
+    let (write, tidy, read) = link::load(&mut conn).await?;
     let prefix = format!("{{tenure:{}}}", options.namespace);
-    let shared = Shared { options, client, prefix, write, read };
+    let shared = Shared { options, client, prefix, write, tidy, read };
     let mut open = shared.write("open");
     open.arg("").arg(SCHEMA);
     let made: Option<u64> = open.query_async(&mut conn).await.map_err(|error| Fault::of(&error, false))?;

@@ -1,4 +1,4 @@
-//! The two scripts: one writes, one reads. Both begin with what they have in common.
+//! The three scripts: one writes, one tidies up, one reads. All begin with what they have in common.
 //!
 //! They are sent by their digest (`EVALSHA`) and loaded when the server does not know them, instead of being kept
 //! in it as a library of functions: every version of the program brings the text it was written with, so that
@@ -17,6 +17,15 @@ pub(super) const WRITE: &str = concat!(
     "do\n",
     include_str!("scripts/claim.lua"),
     "end\n",
+    "return write[ARGV[1]](take())\n",
+);
+
+/// What is seldom: removes what is old, and makes anew what is derived. Not in the script that writes, as a script makes
+/// its functions anew for each call: these would cost that one as much as its own.
+pub(super) const TIDY: &str = concat!(
+    "#!lua\n",
+    include_str!("scripts/common.lua"),
+    include_str!("scripts/write.lua"),
     "do\n",
     include_str!("scripts/prune.lua"),
     "end\n",

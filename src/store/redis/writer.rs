@@ -217,7 +217,7 @@ impl Writer {
                     batch.ask(renew(shared.write("renew"), &request), Asked::Renew(reply))
                 }
                 Command::Prune(request, reply) => {
-                    batch.ask(prune(shared.write("prune"), &self.sender, request), Asked::Prune(reply));
+                    batch.ask(prune(shared.tidy("prune"), &self.sender, request), Asked::Prune(reply));
                 }
                 Command::PutAgent(agent_id, said, reply) => {
                     let mut cmd = shared.write("put_agent");
@@ -226,7 +226,7 @@ impl Writer {
                     batch.ask(cmd, Asked::PutAgent(reply));
                 }
                 Command::Repair(reply) => {
-                    let mut cmd = shared.write("check");
+                    let mut cmd = shared.tidy("check");
                     cmd.arg(&self.sender).arg(1);
                     batch.ask(cmd, Asked::Repair(reply));
                 }

@@ -104,7 +104,8 @@ impl Group {
         Some(self.missing().min(MOST_NAMED))
     }
 
-    fn missing(&self) -> usize {
+    /// How many runs its requests have room for.
+    pub(super) fn missing(&self) -> usize {
         let missing = |open: &Open| open.request.limit.saturating_sub(open.granted.len());
         self.requests.iter().map(missing).fold(0, usize::saturating_add)
     }

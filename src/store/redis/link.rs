@@ -77,71 +77,97 @@ pub(super) async fn load(conn: &mut MultiplexedConnection) -> Step<(String, Stri
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) shared: Arc<Shared>,
-    conn: Option<MultiplexedConnection>,
+    conn: Option<Standing>,
+    /// How many were made.
+    made: u64,
     used: Instant,
+}
+
+/// A connection that stands, as far as is known.
+#[derive(Debug, Clone)]
+pub(super) struct Standing {
+    conn: MultiplexedConnection,
+    number: u64,
 }
 
 impl Link {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, conn: None, used: Instant::now() }
+        Self { shared, conn: None, made: 0, used: Instant::now() }
     }
 
     /// Sends everything at once; an answer for each, in order.
     pub(super) async fn send(&mut self, calls: &Pipeline) -> Step<Vec<Step<Value>>> {
-        let mut conn = self.standing().await?;
-        let answers = calls.query_async::<Vec<RedisResult<Value>>>(&mut conn).await;
-        self.used = Instant::now();
-        match answers {
-            Ok(answers) => self.answered(conn, calls, answers).await,
-            Err(error) => {
-                self.conn = None;
-                Err(Fault::of(&error, true))
-            }
-        }
+        let standing = self.standing().await?;
+        let answers = standing.clone().exchange(calls).await;
+        self.was_used(&standing, &answers);
+        answers
     }
 
     /// The connection, if it stands or can be made.
-    async fn standing(&mut self) -> Step<MultiplexedConnection> {
-        if let Some(mut conn) = self.conn.clone() {
+    pub(super) async fn standing(&mut self) -> Step<Standing> {
+        if let Some(mut standing) = self.conn.clone() {
             let idle = self.used.elapsed() >= IDLE;
-            if !idle || redis::cmd("PING").exec_async(&mut conn).await.is_ok() {
-                return Ok(conn);
+            if !idle || redis::cmd("PING").exec_async(&mut standing.conn).await.is_ok() {
+                return Ok(standing);
             }
             self.conn = None;
         }
         let mut conn = connect(&self.shared.client, &self.shared.options).await?;
         load(&mut conn).await?;
-        self.conn = Some(conn.clone());
-        Ok(conn)
+        self.made += 1;
+        Ok(self.conn.insert(Standing { conn, number: self.made }).clone())
+    }
+
+    /// The connection over which something is under way, unless it is lost.
+    pub(super) fn in_use(&self) -> Option<Standing> {
+        self.conn.clone()
+    }
+
+    /// What was sent over a connection was answered, or it is lost: then the next one that is made is another.
+    pub(super) fn was_used(&mut self, over: &Standing, answers: &Step<Vec<Step<Value>>>) {
+        self.used = Instant::now();
+        // Another one may stand since.
+        if answers.is_err() && self.conn.as_ref().is_some_and(|standing| standing.number == over.number) {
+            self.conn = None;
+        }
+    }
+}
+
+impl Standing {
+    /// Sends everything at once; an answer for each, in order. What is sent by one call before another is done before it.
+    pub(super) async fn exchange(mut self, calls: &Pipeline) -> Step<Vec<Step<Value>>> {
+        let answers = self.query(calls).await?;
+        let answers = self.known_by_name(calls, answers).await?;
+        Ok(answers.into_iter().map(|answer| answer.map_err(|error| Fault::of(&error, true))).collect())
+    }
+
+    async fn query(&mut self, calls: &Pipeline) -> Step<Vec<RedisResult<Value>>> {
+        calls.query_async(&mut self.conn).await.map_err(|error| Fault::of(&error, true))
     }
 
     /// A server that was restarted has forgotten the scripts, and has done nothing with what named them.
-    async fn answered(
+    async fn known_by_name(
         &mut self,
-        mut conn: MultiplexedConnection,
         calls: &Pipeline,
         mut answers: Vec<RedisResult<Value>>,
-    ) -> Step<Vec<Step<Value>>> {
+    ) -> Step<Vec<RedisResult<Value>>> {
         let unknown: Vec<usize> = (0..answers.len()).filter(|n| names_no_script(&answers[*n])).collect();
-        if !unknown.is_empty() {
-            load(&mut conn).await?;
-            let mut again = redis::pipe();
-            again.ignore_errors();
-            for (n, call) in calls.cmd_iter().enumerate() {
-                if unknown.contains(&n) {
-                    again.add_command(call.clone());
-                }
-            }
-            let second = again.query_async::<Vec<RedisResult<Value>>>(&mut conn).await;
-            let second = second.map_err(|error| {
-                self.conn = None;
-                Fault::of(&error, true)
-            })?;
-            for (n, answer) in unknown.into_iter().zip(second) {
-                answers[n] = answer;
+        if unknown.is_empty() {
+            return Ok(answers);
+        }
+        load(&mut self.conn).await?;
+        let mut again = redis::pipe();
+        again.ignore_errors();
+        for (n, call) in calls.cmd_iter().enumerate() {
+            if unknown.contains(&n) {
+                again.add_command(call.clone());
             }
         }
-        Ok(answers.into_iter().map(|answer| answer.map_err(|error| Fault::of(&error, true))).collect())
+        let second = self.query(&again).await?;
+        for (n, answer) in unknown.into_iter().zip(second) {
+            answers[n] = answer;
+        }
+        Ok(answers)
     }
 }
 

@@ -1,4 +1,6 @@
-//! The one writer: whatever waits in its mailbox goes to the server at once, and the answers come back in order.
+//! The one writer: whatever waits in its mailbox goes to the server at once, and the answers come back in order. While
+//! the server works on one flight of calls a second one may follow, if it is worth it: then the server goes on with that
+//! while the answers of the first are taken apart here. What one call decides never depends on another's that is under way.
 //!
 //! A claim takes two steps. The script names runs that can be had; the rule writes their grants here; and these go
 //! with the next writes, as decisions that hold only if each run can still be had. So the rule is written once, and
@@ -7,6 +9,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, oneshot};
 
@@ -14,7 +18,7 @@ use super::answer::{self, Commons, List};
 use super::batch::{Batch, Commits};
 use super::claims::Group;
 use super::fault::{Fault, Step};
-use super::link::Link;
+use super::link::{Link, Standing};
 use crate::model::{AgentId, Run};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
@@ -23,6 +27,11 @@ use crate::store::{
 
 /// The most calls that go at once.
 const MOST_CALLS: usize = 1024;
+
+/// The most flights that are under way: the server has one to go on with.
+const MOST_FLIGHTS: usize = 2;
+/// From so many records on a flight is worth it beside another. Fewer wait for more: each flight costs the server a call.
+const WORTH: usize = 64;
 
 /// Where an answer goes. Who waits for it counts among those who wait, until it is given.
 pub(super) struct Reply<T> {
@@ -52,6 +61,19 @@ pub(super) enum Command {
     Close(Reply<()>),
 }
 
+impl Command {
+    /// How many records it is about.
+    fn records(&self) -> usize {
+        match self {
+            Self::Commit(decisions, _) => decisions.len(),
+            Self::Claim(request, _) => request.limit,
+            Self::Renew(request, _) => request.leases.len(),
+            Self::Prune(request, _) => request.limit.min(MOST_PRUNED),
+            Self::PutAgent(..) | Self::Repair(_) | Self::Close(_) => 1,
+        }
+    }
+}
+
 /// What an answer of the server is an answer to.
 pub(super) enum Asked {
     Commits(Commits),
@@ -78,8 +100,38 @@ pub(super) struct Writer {
     sender: String,
     name: String,
     commons: Commons,
-    /// Claims that take more than one step.
+    /// Calls that are not under way, in order, and how many records they are about.
+    waiting: VecDeque<Command>,
+    records: usize,
+    /// Claims that take more than one step, and whose next one is not under way.
     groups: Vec<Group>,
+}
+
+/// Calls under way: what was sent, and who asked.
+struct Flight {
+    over: Step<Standing>,
+    pipe: Pipeline,
+    asked: Vec<Asked>,
+    groups: Vec<Group>,
+}
+
+/// A flight that has its answers.
+struct Landed {
+    over: Step<Standing>,
+    answers: Step<Vec<Step<Value>>>,
+    asked: Vec<Asked>,
+    groups: Vec<Group>,
+}
+
+impl Flight {
+    async fn land(self) -> Landed {
+        let Self { over, pipe, asked, groups } = self;
+        let answers = match &over {
+            Ok(standing) => standing.clone().exchange(&pipe).await,
+            Err(fault) => Err(fault.clone()),
+        };
+        Landed { over, answers, asked, groups }
+    }
 }
 
 impl Writer {
@@ -90,45 +142,60 @@ impl Writer {
         sender: String,
         name: String,
     ) -> Self {
-        Self { link, mailbox, hints, sender, name, commons: Commons::default(), groups: Vec::new() }
+        let (waiting, groups) = (VecDeque::new(), Vec::new());
+        Self { link, mailbox, hints, sender, name, commons: Commons::default(), waiting, records: 0, groups }
     }
 
     /// Until it is closed, or everybody has gone and the mailbox is empty.
     pub(super) async fn run(mut self) {
+        let mut flights = FuturesOrdered::new();
+        let mut calls = Vec::new();
         loop {
-            let mut calls = Vec::new();
-            if !self.groups.is_empty() {
-                while calls.len() < MOST_CALLS
-                    && let Ok(call) = self.mailbox.try_recv()
-                {
-                    calls.push(call);
-                }
-            } else if self.mailbox.recv_many(&mut calls, MOST_CALLS).await == 0 {
-                return;
+            while let Some(over) = self.way(flights.len()).await {
+                flights.extend(self.depart(over).map(Flight::land));
             }
-            let mut calls = VecDeque::from(calls);
-            let mut close = None;
-            let mut now = Vec::with_capacity(calls.len());
-            while close.is_none()
-                && let Some(call) = calls.pop_front()
-            {
-                match call {
-                    Command::Close(reply) => close = Some(reply),
-                    call => now.push(call),
+            if flights.is_empty() && matches!(self.waiting.front(), Some(Command::Close(_))) {
+                return self.end();
+            }
+            let room = MOST_CALLS.saturating_sub(self.waiting.len());
+            tokio::select! {
+                Some(landed) = flights.next() => self.land(landed),
+                many = self.mailbox.recv_many(&mut calls, room), if room > 0 => {
+                    if many == 0 && flights.is_empty() {
+                        return;
+                    }
+                    calls.drain(..).for_each(|call| self.wait(call));
                 }
             }
-            self.round(now).await;
-            if let Some(reply) = close {
-                while !self.groups.is_empty() {
-                    self.round(Vec::new()).await;
-                }
-                reply.send(Ok(()));
-                calls.into_iter().for_each(|call| self.refuse_closed(call));
-                while let Ok(call) = self.mailbox.try_recv() {
-                    self.refuse_closed(call);
-                }
-                return;
-            }
+        }
+    }
+
+    fn wait(&mut self, call: Command) {
+        self.records += call.records();
+        self.waiting.push_back(call);
+    }
+
+    /// The connection for what waits, if that goes now: what comes after the call that closes goes never.
+    async fn way(&mut self, under_way: usize) -> Option<Step<Standing>> {
+        if self.groups.is_empty() && matches!(self.waiting.front(), None | Some(Command::Close(_))) {
+            return None;
+        }
+        if under_way == 0 {
+            return Some(self.link.standing().await);
+        }
+        let records = self.groups.iter().map(Group::missing).fold(self.records, usize::saturating_add);
+        let is_worth_it = under_way < MOST_FLIGHTS && records >= WORTH;
+        // Another connection is not waited for while somebody waits for an answer.
+        self.link.in_use().filter(|_| is_worth_it).map(Ok)
+    }
+
+    /// The end: who comes after it is told so.
+    fn end(mut self) {
+        if let Some(Command::Close(reply)) = self.waiting.pop_front() {
+            reply.send(Ok(()));
+        }
+        while let Some(call) = self.waiting.pop_front().or_else(|| self.mailbox.try_recv().ok()) {
+            self.refuse_closed(call);
         }
     }
 
@@ -147,20 +214,38 @@ impl Writer {
         }
     }
 
-    /// Sends what is there, and answers.
-    async fn round(&mut self, calls: Vec<Command>) {
-        let (pipe, asked, errors) = self.batch(calls);
+    /// Sends what is there; nothing if all of it makes no sense.
+    fn depart(&mut self, over: Step<Standing>) -> Option<Flight> {
+        let mut calls = Vec::with_capacity(self.waiting.len());
+        while !matches!(self.waiting.front(), Some(Command::Close(_)))
+            && let Some(call) = self.waiting.pop_front()
+        {
+            self.records -= call.records();
+            calls.push(call);
+        }
+        let mut groups = std::mem::take(&mut self.groups);
+        let (pipe, asked, errors) = self.batch(calls, &mut groups);
         for (reply, error) in errors {
             reply.send(Err(error.of_write(&self.name)));
         }
         if asked.is_empty() {
-            return;
+            self.go_on(groups);
+            return None;
         }
-        let answers = self.send(&pipe, asked.len()).await;
+        Some(Flight { over, pipe, asked, groups })
+    }
+
+    /// Hands out what was answered.
+    fn land(&mut self, landed: Landed) {
+        let Landed { over, answers, asked, mut groups } = landed;
+        if let Ok(over) = &over {
+            self.link.was_used(over, &answers);
+        }
+        let answers = self.reached(answers, asked.len());
         let mut hint: Option<Hint> = None;
         let mut after: Vec<Box<dyn FnOnce() + Send>> = Vec::with_capacity(asked.len());
         for (asked, answer) in asked.into_iter().zip(answers) {
-            match self.take(asked, answer, &mut after) {
+            match self.take(asked, answer, &mut groups, &mut after) {
                 Some(told) if hint.is_none() => hint = Some(told),
                 Some(told) => {
                     if let Some(hint) = &mut hint {
@@ -176,12 +261,18 @@ impl Writer {
             let _ = self.hints.send(hint);
         }
         after.into_iter().for_each(|answer| answer());
-        self.answer_claims();
+        self.go_on(groups);
     }
 
-    async fn send(&mut self, pipe: &Pipeline, count: usize) -> Vec<Step<Value>> {
-        let sent = self.link.send(pipe).await;
-        let mut answers = match sent {
+    /// Claims that have come to their end are answered, the others wait for their next step.
+    fn go_on(&mut self, groups: Vec<Group>) {
+        let open = groups.into_iter().filter_map(|group| group.unless_done(&self.name));
+        self.groups.extend(open);
+    }
+
+    /// The answers, if as many replicas have what was written as are wanted.
+    fn reached(&self, answers: Step<Vec<Step<Value>>>, count: usize) -> Vec<Step<Value>> {
+        let mut answers = match answers {
             Ok(answers) => answers,
             Err(fault) => return vec![Err(fault); count],
         };
@@ -202,12 +293,13 @@ impl Writer {
     /// Everything that goes at once: what writes first, and then who asks what can be had.
     #[allow(clippy::type_complexity, reason = "a batch, what it asks, and who asked nonsense")]
     fn batch(
-        &mut self,
+        &self,
         calls: Vec<Command>,
+        groups: &mut Vec<Group>,
     ) -> (Pipeline, Vec<Asked>, Vec<(Reply<Vec<Result<(), Refusal>>>, Fault)>) {
         let shared = Arc::clone(&self.link.shared);
         let mut batch = Batch::new(&shared, &self.sender);
-        for (number, group) in self.groups.iter_mut().enumerate() {
+        for (number, group) in groups.iter_mut().enumerate() {
             batch.grants(number, group);
         }
         for call in calls {
@@ -230,11 +322,11 @@ impl Writer {
                     cmd.arg(&self.sender).arg(1);
                     batch.ask(cmd, Asked::Repair(reply));
                 }
-                Command::Claim(request, reply) => join_group(&mut self.groups, request, reply),
+                Command::Claim(request, reply) => join_group(groups, request, reply),
                 Command::Close(reply) => reply.send(Ok(())),
             }
         }
-        for (number, group) in self.groups.iter_mut().enumerate() {
+        for (number, group) in groups.iter_mut().enumerate() {
             batch.questions(number, group);
         }
         batch.done()
@@ -245,11 +337,12 @@ impl Writer {
         &mut self,
         asked: Asked,
         answer: Step<Value>,
+        groups: &mut [Group],
         after: &mut Vec<Box<dyn FnOnce() + Send>>,
     ) -> Option<Hint> {
         let name = self.name.clone();
         match asked {
-            Asked::Commits(commits) => return self.take_commits(commits, answer, after),
+            Asked::Commits(commits) => return self.take_commits(commits, answer, groups, after),
             Asked::Renew(reply) => {
                 let renewals = answer.and_then(renewals).map_err(|fault| fault.of_write(&name));
                 after.push(Box::new(move || reply.send(renewals)));
@@ -274,7 +367,7 @@ impl Writer {
             }
             Asked::Granted { group, request } => {
                 let runs = answer.and_then(|value| granted(value, &mut self.commons));
-                if let Some(group) = self.groups.get_mut(group) {
+                if let Some(group) = groups.get_mut(group) {
                     group.granted_before(request, runs);
                 }
             }
@@ -284,7 +377,7 @@ impl Writer {
                     Ok((hint, picked)) => (hint, Ok(picked)),
                     Err(fault) => (None, Err(fault)),
                 };
-                if let Some(group) = self.groups.get_mut(group) {
+                if let Some(group) = groups.get_mut(group) {
                     group.picked(picked);
                 }
                 return hint;
@@ -297,6 +390,7 @@ impl Writer {
         &mut self,
         commits: Commits,
         answer: Step<Value>,
+        groups: &mut [Group],
         after: &mut Vec<Box<dyn FnOnce() + Send>>,
     ) -> Option<Hint> {
         let taken = answer.and_then(|value| {
@@ -307,17 +401,8 @@ impl Writer {
             Ok((hint, verdicts)) => (hint, Ok(verdicts)),
             Err(fault) => (None, Err(fault)),
         };
-        commits.answer(verdicts, &mut self.groups, &self.name, after);
+        commits.answer(verdicts, groups, &self.name, after);
         hint
-    }
-
-    /// Claims that have come to their end are answered.
-    fn answer_claims(&mut self) {
-        for group in std::mem::take(&mut self.groups) {
-            if let Some(open) = group.unless_done(&self.name) {
-                self.groups.push(open);
-            }
-        }
     }
 }
 

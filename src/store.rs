@@ -51,6 +51,8 @@ mod pager;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod server_clock;
 mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod tls;
@@ -76,7 +78,8 @@ pub trait Store: Send + Sync + 'static {
     /// What it can do beyond the invariants.
     fn capabilities(&self) -> Capabilities;
 
-    /// The store's clock.
+    /// The store's clock. That of a server may be told by what it said within the last 100 ms, with what has passed
+    /// here since: then it is behind by what the answer took, and not ahead.
     fn now(&self) -> Answer<'_, Timestamp>;
 
     // --- writes -----------------------------------------------------------------------------------------

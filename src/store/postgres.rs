@@ -27,6 +27,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot};
@@ -34,6 +35,7 @@ use tokio::sync::{Mutex, broadcast, mpsc, oneshot};
 use self::conn::{Conn, Session};
 use self::fault::{Fault, Step};
 use self::writer::{Command, Reply, Writer};
+use super::server_clock::ServerClock;
 use super::{
     Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
     PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
@@ -88,6 +90,8 @@ struct Shared {
     options: PostgresOptions,
     place: String,
     hints: broadcast::Sender<Hint>,
+    /// The server's clock, unless the options name another.
+    clock: ServerClock,
     /// Where the connections live.
     runtime: Handle,
     closed: AtomicBool,
@@ -135,6 +139,7 @@ impl PostgresStore {
             place: options.place(),
             options,
             hints,
+            clock: ServerClock::default(),
             runtime,
             closed: AtomicBool::new(false),
             quick: Mutex::default(),
@@ -280,7 +285,14 @@ impl Store for PostgresStore {
             let answer = if closed { Err(self.shared.closed()) } else { Ok(clock.now()) };
             return Box::pin(std::future::ready(answer));
         }
-        quick!(self, |conn, _now| read::now(conn))
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            if let Some(now) = shared.clock.now().filter(|_| !shared.closed.load(Ordering::SeqCst)) {
+                return Ok(now);
+            }
+            let conn = shared.quick().await?;
+            shared.patiently(read::now(&conn)).await.map(|said| shared.clock.said(said))
+        })
     }
 
     fn commit(&self, decisions: Vec<Decision>) -> Answer<'_, Vec<Result<(), Refusal>>> {
@@ -288,7 +300,13 @@ impl Store for PostgresStore {
     }
 
     fn claim(&self, request: ClaimRequest) -> Answer<'_, Vec<Run>> {
-        self.write(|reply| Command::Claim(request, reply))
+        let (asked, repeat) = (Instant::now(), request.repeat);
+        let claimed = self.write(|reply| Command::Claim(request, reply));
+        Box::pin(async move {
+            let granted = claimed.await?;
+            self.shared.clock.granted(&granted, asked, repeat);
+            Ok(granted)
+        })
     }
 
     fn renew(&self, request: RenewRequest) -> Answer<'_, Vec<Renewal>> {

@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
@@ -27,6 +27,7 @@ use self::fault::{Fault, Step};
 use self::link::{Link, Shared};
 use self::reader::Read;
 use self::writer::{Command, Reply, Writer};
+use super::server_clock::ServerClock;
 use super::{
     Agenda, Answer, Capabilities, ClaimRequest, Counted, Decision, Hint, LaneView, Page, PageRequest,
     PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal, RunFilter, Store, StoreError,
@@ -111,6 +112,7 @@ pub struct RedisStore {
     reads: mpsc::UnboundedSender<Read>,
     waiting: Arc<Semaphore>,
     hints: broadcast::Sender<Hint>,
+    clock: ServerClock,
     closed: AtomicBool,
 }
 
@@ -144,7 +146,16 @@ impl RedisStore {
         let begun = begun.await.unwrap_or_else(|_| Err(Fault::Lost("the store has ended".to_owned())));
         let shared = begun.map_err(|fault| fault.of_read(&name))?;
         let waiting = Arc::new(Semaphore::new(MOST_WAITING));
-        Ok(Self { shared, name, writes, reads, waiting, hints, closed: AtomicBool::new(false) })
+        Ok(Self {
+            shared,
+            name,
+            writes,
+            reads,
+            waiting,
+            hints,
+            clock: ServerClock::default(),
+            closed: AtomicBool::new(false),
+        })
     }
 
     /// A call to the writer. Its answer may be lost with the writer: then it may have happened.
@@ -252,7 +263,13 @@ impl Store for RedisStore {
     fn now(&self) -> Answer<'_, Timestamp> {
         match &self.shared.options.clock {
             Some(clock) => Box::pin(async move { self.is_open().map(|()| clock.now()) }),
-            None => self.read(redis::cmd("TIME"), read::time),
+            None => Box::pin(async move {
+                self.is_open()?;
+                match self.clock.now() {
+                    Some(now) => Ok(now),
+                    None => self.read(redis::cmd("TIME"), read::time).await.map(|said| self.clock.said(said)),
+                }
+            }),
         }
     }
 
@@ -264,7 +281,13 @@ impl Store for RedisStore {
     }
 
     fn claim(&self, request: ClaimRequest) -> Answer<'_, Vec<Run>> {
-        self.write(|reply| Command::Claim(request, reply))
+        let (asked, repeat) = (Instant::now(), request.repeat);
+        let claimed = self.write(|reply| Command::Claim(request, reply));
+        Box::pin(async move {
+            let granted = claimed.await?;
+            self.clock.granted(&granted, asked, repeat);
+            Ok(granted)
+        })
     }
 
     fn renew(&self, request: RenewRequest) -> Answer<'_, Vec<Renewal>> {

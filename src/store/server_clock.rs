@@ -1,0 +1,135 @@
+//! A server's clock between two looks at it.
+//!
+//! Who decides something needs the time of the store, and a question to the server waits behind whatever the server
+//! does just then. So what it said is good for a moment: as much is added as has passed here since it was heard. That
+//! is never ahead of the server's clock, but for what two clocks drift apart in that moment, and behind it by what the
+//! answer took to get here: a lease that is judged by it ends late, never early.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::model::{Run, Timestamp};
+
+/// How long it is good for what a server said. A server that is replaced by one with another clock is noticed by then.
+const GOOD_FOR: Duration = Duration::from_millis(100);
+
+/// A step back of the server's clock is followed from this on. Less is the way of an answer that took longer.
+const STEP: Duration = Duration::from_secs(1);
+
+/// What a server said last of its clock.
+#[derive(Debug, Default)]
+pub(super) struct ServerClock {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    heard: Option<Heard>,
+    /// What was answered last: who asks again is not told something earlier.
+    told: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    at: Instant,
+    said: Timestamp,
+}
+
+impl Heard {
+    fn by(self, now: Instant) -> Option<Timestamp> {
+        let passed = now.saturating_duration_since(self.at);
+        (passed <= GOOD_FOR).then(|| self.said.plus(passed))
+    }
+}
+
+impl ServerClock {
+    /// What the server's clock shows; none if it has to be asked.
+    pub(super) fn now(&self) -> Option<Timestamp> {
+        self.state.lock().now(Instant::now())
+    }
+
+    /// The server said this in the answer that has just come. Answers what its clock shows.
+    pub(super) fn said(&self, said: Timestamp) -> Timestamp {
+        self.state.lock().said(said, Instant::now())
+    }
+
+    /// Grants say when they were made, if they were just now: the answer to a request that is repeated may be old.
+    pub(super) fn granted(&self, granted: &[Run], request: Instant, repeat: bool) {
+        let made = granted.iter().filter_map(|run| run.claimed_at).max();
+        if let Some(made) = made.filter(|_| !repeat && request.elapsed() <= GOOD_FOR) {
+            self.said(made);
+        }
+    }
+}
+
+impl State {
+    fn now(&mut self, now: Instant) -> Option<Timestamp> {
+        let shows = self.heard?.by(now)?;
+        let shows = match self.told {
+            Some(told) if told > shows && told.since(shows) < STEP => told,
+            _ => shows,
+        };
+        self.told = Some(shows);
+        Some(shows)
+    }
+
+    fn said(&mut self, said: Timestamp, now: Instant) -> Timestamp {
+        // Of two answers the one that was quicker is nearer to the truth.
+        let known = self.heard.and_then(|heard| heard.by(now));
+        if known.is_none_or(|known| known < said || known.since(said) >= STEP) {
+            self.heard = Some(Heard { at: now, said });
+        }
+        self.now(now).unwrap_or(said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// A clock that was told 1,000 ms, and when.
+    fn told() -> (State, Instant) {
+        let (mut state, begin) = (State::default(), Instant::now());
+        assert_eq!(state.said(Timestamp::from_ms(1000), begin), Timestamp::from_ms(1000));
+        (state, begin)
+    }
+
+    #[test]
+    fn own_l6_what_a_server_said_is_good_for_a_moment() {
+        let (mut state, begin) = told();
+        assert_eq!(state.now(begin + ms(40)), Some(Timestamp::from_ms(1040)));
+        assert_eq!(state.now(begin + GOOD_FOR), Some(Timestamp::from_ms(1100)));
+        assert_eq!(state.now(begin + GOOD_FOR + ms(1)), None, "it has to be asked");
+    }
+
+    #[test]
+    fn own_l6_an_answer_that_took_longer_sets_nothing_back() {
+        let (mut state, begin) = told();
+        assert_eq!(state.now(begin + ms(50)), Some(Timestamp::from_ms(1050)));
+        // Said by the server at 1,045, heard at 1,060 of its clock.
+        assert_eq!(state.said(Timestamp::from_ms(1045), begin + ms(60)), Timestamp::from_ms(1060));
+        // The first answer is too old by now, this one was long under way: it goes on from there, and not back.
+        let shows = state.now(begin + ms(100)).expect("good for the last time");
+        let later = state.said(Timestamp::from_ms(1095), begin + ms(101));
+        assert_eq!((shows, later), (Timestamp::from_ms(1100), Timestamp::from_ms(1100)));
+        assert_eq!(state.now(begin + ms(111)), Some(Timestamp::from_ms(1105)));
+    }
+
+    #[test]
+    fn own_l8_a_step_of_the_servers_clock_is_followed() {
+        let (mut state, begin) = told();
+        let day = 86_400_000;
+        assert_eq!(
+            state.said(Timestamp::from_ms(1000 + day), begin + ms(10)),
+            Timestamp::from_ms(1000 + day)
+        );
+        assert_eq!(state.now(begin + ms(20)), Some(Timestamp::from_ms(1010 + day)));
+        assert_eq!(state.said(Timestamp::from_ms(1030), begin + ms(30)), Timestamp::from_ms(1030));
+        assert_eq!(state.now(begin + ms(40)), Some(Timestamp::from_ms(1040)));
+    }
+}

@@ -6,7 +6,7 @@ use tenure::clock::ManualClock;
 use tenure::model::{AgentId, CancelMode, Payload, Seconds, TaskId, TaskSpec, Timestamp};
 use tenure::ownership::{
     Acquired, Cancel, CancelAnswer, CancelScope, Continued, CutOff, Done, Host, OwnershipSettings, Release,
-    Retention, SessionKey, StartedTask, TaskKey, TaskState,
+    Released, Retention, SessionKey, StartedTask, TaskKey, TaskState,
 };
 use tenure::store::{MemoryStore, PageRequest, RunFilter, Store};
 use tenure::testkit::{Script, TestHost};
@@ -59,6 +59,42 @@ async fn own_l9_work_that_lost_its_task_changes_nothing_any_more() {
         "fenced by its first call, and cut off"
     );
     assert_eq!(b.line(task).await, "Task 1 [lost] stored: a test", "it had not finished");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_s2_1_nothing_is_held_of_work_whose_outcome_is_stored() {
+    let test = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;
+    let host = owning(&test);
+    let object = Arc::new(());
+    let held = Arc::clone(&object);
+    start(&host, 1, move |_| async move {
+        let _held = held;
+        pass(10 * SECOND).await;
+        Ok("found".into())
+    })
+    .await;
+    test.advance(5 * SECOND).await;
+    assert_eq!(Arc::strong_count(&object), 2);
+    test.advance(10 * SECOND).await;
+    assert_eq!((state(&host, 1).await.as_str(), Arc::strong_count(&object)), ("completed", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_s6_8_a_second_release_does_not_fail_with_the_first() {
+    let a = Replica::open().await;
+    let b = a.another().await;
+    let task = a.start("stubborn", "20").await;
+    a.host.advance(SECOND).await;
+    let release = Release::Cancel { wait: Seconds::new(10) };
+    let (first, second, ()) =
+        tokio::join!(a.tasks.release(CHAT, release), b.tasks.release(CHAT, release), async {
+            pass(2 * SECOND).await;
+            a.host.cut_off();
+        });
+    assert!(matches!(first, Err(Error::Store(_))), "it must not be believed: {first:?}");
+    let second = second.unwrap();
+    assert!(matches!(second, Released::Released { still_running: 1, .. }), "{second:?}");
+    assert_eq!(b.see(task).await.state.as_str(), "cancelled");
 }
 
 /// The store is away for longer than leases and grace last, and comes back for one replica first.

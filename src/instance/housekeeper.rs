@@ -154,8 +154,8 @@ impl Instance {
     }
 
     /// How long an expired lease of a run may still be renewed. One that is held here is alive whatever its lease
-    /// says: after a pause of this host its heartbeat has its say before anybody here takes the run for lost. And nobody
-    /// is taken for gone before all had the time to renew.
+    /// says: after a pause of this host its heartbeat has its say before anybody here takes the run for lost. And
+    /// nobody is taken for gone before all had the time to renew.
     fn grace_of(&self, run: &Run) -> Duration {
         let held = self
             .live

@@ -159,7 +159,7 @@ impl Host {
         Acquire::new(key, self.instance_id(), format!("{}-{:016x}", self.instance_id(), draw()), ttl)
     }
 
-    /// Whether owners whose leases lapsed may be taken for gone now: not before they had the time to renew after an outage.
+    /// Whether owners whose leases lapsed may be taken for gone now: after an outage they have the time to renew.
     pub(super) fn judges(&self) -> bool {
         self.tenure.instance.verdicts.wait().is_none()
     }

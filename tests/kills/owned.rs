@@ -207,8 +207,8 @@ fn first_run(key: &TaskKey) -> RunId {
     RunId::new(format!("owned.test.workers.all.{}.1", key.task)).expect("an id")
 }
 
-/// Two tasks whose owner is paused until they are lost. A peer does the first one again, the other one is left. When the
-/// owner wakes it is fenced, and is given back what nobody took.
+/// Two tasks whose owner is paused until they are lost. A peer does the first one again, the other one is left. When
+/// the owner wakes it is fenced, and is given back what nobody took.
 pub(crate) async fn own_l09_an_owner_paused_past_lease_and_grace_is_fenced_or_given_its_task_back(
     ground: Ground,
 ) {

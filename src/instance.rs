@@ -20,6 +20,7 @@ mod pause;
 mod plan;
 mod recorder;
 mod scheduler;
+mod verdicts;
 mod vitals;
 mod waiters;
 
@@ -51,6 +52,7 @@ pub(crate) use plan::Fate;
 use live::LiveRuns;
 use outage::Outage;
 use outbox::Outbox;
+use verdicts::Verdicts;
 use vitals::Vitals;
 use waiters::Waiters;
 
@@ -64,6 +66,8 @@ pub(crate) struct Instance {
     pub(crate) waiters: Waiters,
     pub(crate) vitals: Vitals,
     pub(crate) outage: Outage,
+    /// When owners may be taken for gone.
+    pub(crate) verdicts: Verdicts,
     /// Where it keeps the files of runs, if it does.
     pub(crate) files: Option<Files>,
     /// The history of late outcomes, and the retention of what hosts own.
@@ -102,6 +106,7 @@ impl Instance {
             waiters: Waiters::default(),
             vitals: Vitals::default(),
             outage: Outage::default(),
+            verdicts: Verdicts::default(),
             files,
             agents: RwLock::default(),
             new_agent: Notify::new(),

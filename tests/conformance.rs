@@ -111,16 +111,23 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert_with(servers::enough_tests_at_once);
     let cases = cases();
-    let missing = STORES.iter().filter(|(name, _)| is_wanted(&arguments, name) && !is_there(name)).count();
     let pairs = STORES.iter().flat_map(|store| {
         let there = !is_wanted(&arguments, store.0) || is_there(store.0);
         cases.iter().map(move |case| if there { pair(store, *case) } else { without(store.0, *case) })
     });
     let trials: Vec<Trial> = pairs.chain(faults::trials()).collect();
-    let (stores, count, others) = (STORES.len(), cases.len(), faults::trials().len());
+    // Nobody is told that what was not asked for was tested.
+    let asked = STORES.iter().map(|(store, _)| {
+        let asked = |case: &&Case| is_asked(&arguments, &format!("{store}::{}", case.name));
+        (cases.iter().filter(asked).count(), is_wanted(&arguments, store) && !is_there(store))
+    });
+    let asked: Vec<(usize, bool)> = asked.filter(|(count, _)| *count > 0).collect();
+    let others = faults::trials().iter().filter(|trial| is_asked(&arguments, trial.name())).count();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
-        let (all, skipped) = (count * stores, count * missing);
+        let (count, stores) = (asked.iter().map(|(count, _)| *count).max().unwrap_or(0), asked.len());
+        let all: usize = asked.iter().map(|(count, _)| *count).sum();
+        let skipped: usize = asked.iter().filter(|(_, missing)| *missing).map(|(count, _)| *count).sum();
         let line =
             format!("{count} cases x {stores} stores = {all} tests, skipped {skipped}, {others} of faults\n");
         // Where nobody reads it, the tests still ran.
@@ -150,6 +157,12 @@ fn is_wanted(arguments: &Arguments, store: &str) -> bool {
         filter.starts_with(&names) || names.contains(filter.as_str()) || !filter.contains("::")
     };
     !arguments.list && arguments.filter.as_ref().is_none_or(meets)
+}
+
+/// Whether a test is asked for, as the harness sees it.
+fn is_asked(arguments: &Arguments, name: &str) -> bool {
+    let meets = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter) };
+    arguments.filter.as_ref().is_none_or(meets)
 }
 
 /// Whether the server that a store needs runs.

@@ -32,7 +32,9 @@ use workers::{Test, dice, gate, ground, proxy, sink, stage, tests, wire};
 
 const TESTS: &[Test] = tests! {
     windows: task_t45_a_kill_in_any_window_loses_nothing_and_completes_nothing_twice;
-    owned: own_s5_1_an_owner_killed_in_any_call_is_gone_and_its_task_is_done_once;
+    owned:
+        own_s5_1_an_owner_killed_in_any_call_is_gone_and_its_task_is_done_once,
+        own_l09_an_owner_paused_past_lease_and_grace_is_fenced_or_given_its_task_back;
     sharing:
         field_k11_four_os_processes_start_a_thousand_runs_a_thousand_times,
         field_s06_two_schedulers_fire_each_occurrence_once,
@@ -56,6 +58,7 @@ const TESTS: &[Test] = tests! {
 /// Those that depend on time, on a server whose clock is an hour behind one instance and an hour ahead of another:
 /// nothing changes (L6, G16).
 const SKEWED: &[Test] = tests! {
+    owned: own_l09_an_owner_paused_past_lease_and_grace_is_fenced_or_given_its_task_back;
     pausing:
         own_l09_a_worker_paused_past_its_lease_writes_nothing_when_it_wakes,
         own_l10_a_worker_paused_while_nobody_looked_goes_on,

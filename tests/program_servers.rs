@@ -56,6 +56,8 @@ fn main() -> ExitCode {
         trials.push(trial(server, "two_hosts_of_one_store_share_the_work", url, share, &arguments));
         let name = "own_s1_2_two_hosts_of_one_store_keep_who_owns_what_for_any_language";
         trials.push(trial(server, name, url, own, &arguments));
+        let name = "task_t45_what_a_killed_host_of_one_store_held_is_done_by_the_other";
+        trials.push(trial(server, name, url, take_over, &arguments));
     }
     let name = "a_run_that_is_watched_outlives_an_outage_of_its_store";
     trials.push(trial("redis", name, redis, outlive, &arguments));
@@ -113,6 +115,31 @@ command = ["sh", "-c", "until [ -e go ]; do sleep 0.02; done; echo went on"]
 [tasks.waits]
 query = "q"
 "#;
+
+/// One host is killed while it executes a run. The other finds it once lease and grace are over.
+fn take_over(url: Url) -> Result<(), String> {
+    let place = Place::with(&format!("{WAITS}[worker]\nlease = 4\n[workspace]\nshared = true\n"));
+    let url = url(2)?;
+    let store = ["--store", &url];
+    let one = place.serve(&store);
+    let run_id = one.run("waits");
+    one.until(&run_id, "running");
+    let other = place.serve(&store);
+    one.started.kill();
+    until("it is executed by the other host", || {
+        let run = other.run_of(&run_id);
+        run["status"] == "running" && run["attempt"] == 2
+    });
+    place.write("go", "");
+    let run = other.until(&run_id, "completed");
+    assert_eq!((&run["failures"], &run["interruptions"]), (&0.into(), &1.into()), "{run}");
+    let events = other.get(&format!("/background/runs/{run_id}/events")).body;
+    let names: Vec<&str> =
+        events["events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+    let count = |name: &str| names.iter().filter(|told| **told == format!("background_run_{name}")).count();
+    assert_eq!((count("lost"), count("completed")), (1, 1), "{names:?}");
+    Ok(())
+}
 
 /// With a server of its own, which is killed and comes back.
 fn outlive(_: Url) -> Result<(), String> {

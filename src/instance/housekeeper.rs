@@ -73,6 +73,7 @@ impl Instance {
 
     /// How long to wait for the next sweep.
     async fn sweep_and_wait(&self, pause: &mut Pause<'_>) -> Duration {
+        let asked = Instant::now();
         let swept = match self.sweep().await {
             Ok(()) => self.until_wake().await,
             Err(error) => Err(error),
@@ -82,13 +83,16 @@ impl Instance {
                 pause.reset();
                 wait
             }
-            Err(error) => pause.after_failure(&error),
+            Err(error) => {
+                self.verdicts.failed(asked);
+                pause.after_failure(&error)
+            }
         }
     }
 
     /// How long until something has to be looked at, at most the usual time.
     async fn until_wake(&self) -> Result<Duration, StoreError> {
-        let usual = self.settings().sweep();
+        let usual = self.verdicts.wait().unwrap_or(Duration::MAX).min(self.settings().sweep());
         let agenda = self.vitals.watch(self.store.agenda()).await?;
         let Some(wake) = agenda.wake else { return Ok(usual) };
         // A lease that has expired waits for its grace; what has waited for that was decided just now.
@@ -124,6 +128,7 @@ impl Instance {
         loop {
             let runs = self.vitals.watch(self.store.due_runs(after.take(), PAGE)).await?;
             let moment = self.moment().await?;
+            self.verdicts.answered(moment.now, self.settings().grace());
             let decisions: Vec<Decision> = runs
                 .iter()
                 .filter_map(|run| {
@@ -149,13 +154,14 @@ impl Instance {
     }
 
     /// How long an expired lease of a run may still be renewed. One that is held here is alive whatever its lease
-    /// says: after a pause of this host its heartbeat has its say before anybody here takes the run for lost.
+    /// says: after a pause of this host its heartbeat has its say before anybody here takes the run for lost. And
+    /// nobody is taken for gone before all had the time to renew.
     fn grace_of(&self, run: &Run) -> Duration {
         let held = self
             .live
             .get(&run.run_id)
             .is_some_and(|live| Some(live.token) == run.token() && !live.fenced.is_cancelled());
-        if held { Duration::MAX } else { self.settings().grace() }
+        if held || self.verdicts.wait().is_some() { Duration::MAX } else { self.settings().grace() }
     }
 
     /// Removes in bounded batches, so that nobody waits long behind one (field G2, G7).

@@ -159,6 +159,11 @@ impl Host {
         Acquire::new(key, self.instance_id(), format!("{}-{:016x}", self.instance_id(), draw()), ttl)
     }
 
+    /// Whether owners whose leases lapsed may be taken for gone now: after an outage they have the time to renew.
+    pub(super) fn judges(&self) -> bool {
+        self.tenure.instance.verdicts.wait().is_none()
+    }
+
     pub(super) fn request_ttl(&self) -> Seconds {
         seconds(self.tenure.settings().lease)
     }

@@ -530,7 +530,7 @@ impl SessionTasks {
     async fn verdict(&self, inspection: &Inspection) -> Result<Option<Inspection>, Error> {
         let TaskState::Suspect { fence, expired_for, .. } = inspection.state else { return Ok(None) };
         let ownership = self.host.ownership();
-        if expired_for.duration() < ownership.settings().grace {
+        if expired_for.duration() < ownership.settings().grace || !self.host.judges() {
             return Ok(None);
         }
         let Inspection { key, run, .. } = inspection;

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, broadcast};
@@ -112,6 +113,8 @@ pub enum Fault {
     Hang,
     /// It happens, and is never answered.
     HangAfter,
+    /// It happens so much later.
+    Delay(Duration),
 }
 
 /// Holds calls until it is told to let them pass; nothing here waits for time.
@@ -232,6 +235,10 @@ impl Faulty {
             Some(Fault::HangAfter) => {
                 call(&*self.inner).await?;
                 std::future::pending().await
+            }
+            Some(Fault::Delay(by)) => {
+                tokio::time::sleep(by).await;
+                call(&*self.inner).await
             }
         }
     }

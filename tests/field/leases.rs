@@ -383,7 +383,8 @@ async fn field_l20_an_outage_shorter_than_the_lease_and_its_grace_disturbs_nothi
     gate.open();
     b.drain().await;
     for n in 1..=3 {
-        moved_lawfully(b.see(&format!("t{n}")).await.run(1).assert_status("completed"));
+        let seen = b.see(&format!("t{n}")).await;
+        moved_lawfully(seen.run(1).assert_status("completed").assert_attempts("completed"));
     }
     assert!(agent.most_at_once() <= 3, "no attempt beside another of its run");
 }

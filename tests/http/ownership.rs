@@ -61,6 +61,14 @@ impl Served {
         self.own("inspect", of(json!({ "task": task }))).await.expect(200).clone()
     }
 
+    /// A counter of this OS process, in which other tests count as well; 0 before anything was counted.
+    async fn counted(&self, name: &str) -> u64 {
+        let told = self.get("/metrics").await;
+        told.expect(200);
+        let count = told.text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        count.map_or(0, |count| count.parse().unwrap())
+    }
+
     /// Lets the lease of a task lapse, and declares it lost. Each look is a request: it takes its time.
     async fn lost(&self, owner: &str, task: u64) -> Value {
         let body = with(&start(owner, task), json!({ "ttl": 0.01 }));
@@ -204,6 +212,30 @@ async fn own_s6_10_a_session_is_released_or_refused() {
     assert_eq!(told.problem(409, "session_released")["answer"]["answer"], "session_released");
     let waits = of(json!({ "wait": 5 }));
     served.own("release-session", waits).await.invalid(&["wait"]);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn own_s6_9_what_does_not_stop_when_its_session_is_released_is_counted() {
+    let served = Served::new().await;
+    let held = served.begun(A, 1).await;
+    let before = served.counted("tenure_ownership_revoked_total").await;
+    let released = of(json!({ "running": "cancel", "wait": 0 }));
+    assert_eq!(served.own("release-session", released).await.expect(200)["still_running"], 1);
+    assert!(served.counted("tenure_ownership_revoked_total").await > before);
+    served.own("publish", outcome(&held, "late")).await.problem(409, "fenced");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn own_p9_an_outcome_that_expires_undelivered_is_counted() {
+    let served = Served::new().await;
+    let held = served.begun(A, 1).await;
+    served.own("publish", outcome(&held, "found")).await.expect(200);
+    let before = served.counted("tenure_ownership_undelivered_total").await;
+    let over = json!({ "acknowledged": 3600, "unacknowledged": 0, "sessions": 3600, "batch": 10 });
+    assert_eq!(served.own("reap", over).await.expect(200)["undelivered"], 1);
+    assert!(served.counted("tenure_ownership_undelivered_total").await > before);
     served.end().await;
 }
 

@@ -1,11 +1,11 @@
 //! Hosts that execute what they own, killed in their calls of the store: before one, in the middle of the conversation
-//! with a server or of the transaction of a file, and after it was applied.
+//! with a server or of the transaction of a file, and after it was applied. And one that is paused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::model::{EventKind, InstanceId, RunStatus};
+use tenure::model::{EventKind, InstanceId, RunId, RunStatus, Subject, TaskId};
 use tenure::ownership::{Expected, Inspection, Ownership, OwnershipSettings, TaskKey, TaskState};
 use tenure::store::RunFilter;
 
@@ -200,4 +200,81 @@ async fn judge(stage: &Stage, own: &Ownership, left: &Left) {
     }
     let last = effects.iter().rev().find(|had| had.taken).expect("an effect");
     assert_eq!((last.effect.what, last.effect.fence), (What::End, completed), "{key}");
+}
+
+/// The first run of a task of the session that all share.
+fn first_run(key: &TaskKey) -> RunId {
+    RunId::new(format!("owned.test.workers.all.{}.1", key.task)).expect("an id")
+}
+
+/// Two tasks whose owner is paused until they are lost. A peer does the first one again, the other one is left. When
+/// the owner wakes it is fenced, and is given back what nobody took.
+pub(crate) async fn own_l09_an_owner_paused_past_lease_and_grace_is_fenced_or_given_its_task_back(
+    ground: Ground,
+) {
+    let mut stage = Stage::set(ground, &[]).await;
+    let peer = stage.worker(&stage.setup.clone()).await;
+    let setup = Setup { windows: vec![Window::Renew, Window::Outcome], ..stage.setup.clone() };
+    let worker = stage.worker(&setup).await;
+    let [taken, left] = [1, 2].map(|task| owned_session().task(task));
+    let mut held = Vec::new();
+    for key in [&taken, &left] {
+        stage.own(worker, key.task, Expected::NotExists, "deaf");
+        held.push(stage.effect(&first_run(key), What::Hold).await.effect);
+    }
+    // It is paused where it is about to renew: not in a transaction, and what it is to find out it finds out by itself.
+    stage.policy(move |n, at| {
+        let renews = n == worker && at.window == Window::Renew && at.point == Point::Before;
+        if renews { Word::Hold } else { Word::Go }
+    });
+    while stage.held_in(Window::Renew).is_empty() {
+        stage.next("it is about to renew").await;
+    }
+    stage.pause(worker);
+
+    let grace = Duration::from_millis(stage.setup.grace_ms);
+    let settings = OwnershipSettings { grace, ..OwnershipSettings::default() };
+    let own = Ownership::new(Arc::clone(&stage.store), settings);
+    let owner = stage.instance(worker).expect("it was ready");
+    let mut lost = Vec::new();
+    for key in [&taken, &left] {
+        let left = Left { key: key.clone(), owner, window: Window::Renew, place: Place::At(Point::Before) };
+        lost.push(verdict(&mut stage, &own, &left).await);
+    }
+    assert!(lost.iter().all(|seen| seen.state.as_str() == "lost"), "{lost:?}");
+    done_again(&mut stage, &own, peer, &lost[0]).await;
+
+    stage.wake(worker);
+    for effect in held {
+        stage.sink.let_go(&effect.run_id, effect.fence);
+    }
+    let mut refused = Vec::new();
+    let recovered = loop {
+        if let Heard::Told(n, Told::At { at, .. }) = stage.next("what was left is given back").await
+            && n == worker
+            && at.window == Window::Outcome
+        {
+            refused.extend(at.refused);
+        }
+        let seen = own.inspect(&left).await.expect("an answer");
+        if let TaskState::Terminal(finished) = seen.state {
+            break finished;
+        }
+    };
+    assert!(recovered.recovered && recovered.status == RunStatus::Completed, "{recovered:?}");
+    assert!(!refused.is_empty() && refused.iter().all(|why| why.starts_with("Fenced")), "{refused:?}");
+    stage.policy(|_, _| Word::Go);
+    stage.release(|_, _| true);
+    for n in [worker, peer] {
+        stage.shut_down(n).await;
+    }
+    let now = own.inspect(&taken).await.expect("an answer");
+    let TaskState::Terminal(finished) = now.state else { panic!("{now:?}") };
+    assert_eq!((now.run, finished.recovered), (2, false), "what the peer came to counts");
+    assert_eq!(stage.run(&first_run(&taken)).await.status, RunStatus::Lost);
+    let session = Subject::Task(TaskId::new("owned.test.workers.all").expect("an id"));
+    let told = stage.store.events(session, 0, 100).await.expect("events");
+    let late: Vec<_> = told.iter().filter(|event| event.event == EventKind::OutcomeRefused).collect();
+    assert!(late.iter().any(|event| event.data["run_id"] == first_run(&taken).as_str()), "{told:?}");
+    assert_eq!(stage.store.check(false).await.unwrap(), [""; 0]);
 }

@@ -1,13 +1,19 @@
-//! Group F: each verb, and a store that refuses it, or takes it and does not say so.
+//! Group F: each verb, and a store that refuses it, takes it and does not say so, or says nothing for too long.
 
+use std::collections::BTreeSet;
+use std::iter::repeat_n;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tenure::Error;
 use tenure::clock::ManualClock;
 use tenure::model::{CancelMode, InstanceId, Seconds, Timestamp};
 use tenure::ownership::{
     Acquire, Acquired, Cancel, CancelAnswer, CancelScope, Declared, DeclaredLost, Forgotten, Held, Outcome,
-    Ownership, OwnershipSettings, Published, Registered, Regranted, Release, Released, Renewed, SessionKey,
+    Ownership, OwnershipSettings, Published, Registered, Regranted, Release, Released, Renewed, Retention,
+    SessionKey,
 };
 use tenure::store::faulty::{Fault, Faulty, Method};
 use tenure::store::{MemoryStore, StoreError};
@@ -54,17 +60,23 @@ fn owner() -> InstanceId {
     InstanceId::from_bits(0xA)
 }
 
-/// What did not happen is told from what may have.
+/// What did not happen is told from what may have. A call that is not answered in time is given up by who made it.
 #[track_caller]
-fn failed<T: std::fmt::Debug>(answer: Result<T, Error>, fault: &Fault) {
-    match (answer, fault) {
-        (Err(Error::Store(StoreError::Refused { .. })), Fault::Refuse) => {}
-        (Err(Error::Store(StoreError::Unknown { .. })), Fault::LoseAnswer) => {}
+fn failed<T: std::fmt::Debug>(call: impl Future<Output = Result<T, Error>>, fault: &Fault) {
+    match (call.now_or_never(), fault) {
+        (Some(Err(Error::Store(StoreError::Refused { .. }))), Fault::Refuse) => {}
+        (Some(Err(Error::Store(StoreError::Unknown { .. }))), Fault::LoseAnswer) => {}
+        (None, Fault::Hang | Fault::HangAfter) => {}
         (other, fault) => panic!("{fault:?}: {other:?}"),
     }
 }
 
-const FAULTS: [Fault; 2] = [Fault::Refuse, Fault::LoseAnswer];
+const FAULTS: [Fault; 4] = [Fault::Refuse, Fault::LoseAnswer, Fault::Hang, Fault::HangAfter];
+
+/// Whether what failed had happened.
+fn happened(fault: &Fault) -> bool {
+    matches!(fault, Fault::LoseAnswer | Fault::HangAfter)
+}
 
 #[tokio::test]
 async fn own_f1_a_start_that_fails_is_asked_for_again() {
@@ -72,7 +84,7 @@ async fn own_f1_a_start_that_fails_is_asked_for_again() {
         let w = World::new();
         let request = Acquire::new(session().task(1), owner(), "first", TTL);
         w.fail(Method::Commit, fault.clone());
-        failed(w.own.acquire(&request).await, &fault);
+        failed(w.own.acquire(&request), &fault);
         let Acquired::Acquired(held) = w.own.acquire(&request).await.unwrap() else { panic!("asked again") };
         assert_eq!((held.run, held.token.fence), (1, 1), "one grant");
     }
@@ -85,7 +97,7 @@ async fn own_f1_a_renewal_that_fails_moves_nothing_back() {
         let held = w.started().await;
         w.clock.advance(10 * SECOND);
         w.fail(Method::Renew, fault.clone());
-        failed(w.own.renew(owner(), std::slice::from_ref(&held), TTL).await, &fault);
+        failed(w.own.renew(owner(), std::slice::from_ref(&held), TTL), &fault);
         let renewed = w.own.renew(owner(), &[held], TTL).await.unwrap().remove(0);
         assert!(matches!(renewed, Renewed::Renewed { ttl_left, .. } if ttl_left == TTL), "{renewed:?}");
     }
@@ -97,12 +109,9 @@ async fn own_f1_an_outcome_that_fails_is_published_once() {
         let w = World::new();
         let held = w.started().await;
         w.fail(Method::Commit, fault.clone());
-        failed(w.own.publish(&held, Outcome::completed("found")).await, &fault);
+        failed(w.own.publish(&held, Outcome::completed("found")), &fault);
         let again = w.own.publish(&held, Outcome::completed("found")).await.unwrap();
-        let expected = match fault {
-            Fault::LoseAnswer => Published::AlreadyCommitted,
-            _ => Published::Committed,
-        };
+        let expected = if happened(&fault) { Published::AlreadyCommitted } else { Published::Committed };
         assert_eq!(again, expected);
     }
 }
@@ -120,7 +129,7 @@ async fn own_f1_a_cancel_that_fails_is_an_error() {
             let w = World::new();
             w.started().await;
             w.fail(Method::Commit, fault.clone());
-            failed(w.own.request_cancel(&scope, &cancel).await, &fault);
+            failed(w.own.request_cancel(&scope, &cancel), &fault);
             let again = w.own.request_cancel(&scope, &cancel).await.unwrap();
             assert_eq!(again, CancelAnswer::Requested { runs: 1 });
         }
@@ -135,7 +144,7 @@ async fn own_f1_a_release_that_fails_is_an_error_and_is_made_once() {
         let before = w.sound.revision(&session()).await.unwrap();
         w.fail(Method::Commit, fault.clone());
         let release = Release::Cancel { wait: Seconds::default() };
-        failed(w.own.release_session(&session(), release).await, &fault);
+        failed(w.own.release_session(&session(), release), &fault);
         let again = w.own.release_session(&session(), release).await.unwrap();
         assert_eq!(again, Released::Released { revision: before + 1, still_running: 1 });
     }
@@ -149,18 +158,18 @@ async fn own_f1_a_verdict_that_fails_is_made_once() {
         w.clock.advance(60 * SECOND);
         w.fail(Method::Commit, fault.clone());
         let fence = held.token.fence;
-        failed(w.own.declare_lost(&held.key, 1, fence, None).await, &fault);
+        failed(w.own.declare_lost(&held.key, 1, fence, None), &fault);
         let again = w.own.declare_lost(&held.key, 1, fence, None).await.unwrap();
         assert!(matches!(again, DeclaredLost::Lost { .. }));
         w.fail(Method::Commit, fault.clone());
-        failed(w.own.reinstate(&held, owner(), TTL).await, &fault);
+        failed(w.own.reinstate(&held, owner(), TTL), &fault);
         let Regranted::Acquired(back) = w.own.reinstate(&held, owner(), TTL).await.unwrap() else {
             panic!("nobody succeeded it");
         };
         assert_eq!(back.token.fence, fence + 1, "one grant");
         w.fail(Method::Commit, fault.clone());
         let to = InstanceId::from_bits(0xB);
-        failed(w.own.hand_over(&back, to, TTL).await, &fault);
+        failed(w.own.hand_over(&back, to, TTL), &fault);
         assert!(matches!(w.own.hand_over(&back, to, TTL).await.unwrap(), Regranted::Acquired(_)));
     }
 }
@@ -172,10 +181,10 @@ async fn own_f1_what_is_removed_is_removed_once() {
         let held = w.started().await;
         w.sound.publish(&held, Outcome::completed("found")).await.unwrap();
         w.fail(Method::Commit, fault.clone());
-        failed(w.own.ack(&held.key, 1, "chat").await, &fault);
+        failed(w.own.ack(&held.key, 1, "chat"), &fault);
         w.own.ack(&held.key, 1, "chat").await.unwrap();
         w.fail(Method::Commit, fault.clone());
-        failed(w.own.forget(&held.key).await, &fault);
+        failed(w.own.forget(&held.key), &fault);
         assert_eq!(w.own.forget(&held.key).await.unwrap(), Forgotten::Forgotten);
     }
 }
@@ -186,28 +195,77 @@ async fn own_f1_a_declaration_that_fails_is_made_once() {
     for fault in FAULTS {
         let w = World::new();
         w.fail(Method::Commit, fault.clone());
-        failed(w.own.register("web", &told, false).await, &fault);
-        let expected = match fault {
-            Fault::LoseAnswer => Registered::Same,
-            _ => Registered::First,
-        };
+        failed(w.own.register("web", &told, false), &fault);
+        let expected = if happened(&fault) { Registered::Same } else { Registered::First };
         assert_eq!(w.own.register("web", &told, false).await.unwrap(), expected);
     }
 }
 
 #[tokio::test]
 async fn own_f1_a_look_that_fails_is_no_verdict() {
-    for method in [Method::Task, Method::Run, Method::Now] {
+    for fault in [Fault::Refuse, Fault::Hang] {
+        for method in [Method::Task, Method::Run, Method::Now] {
+            let w = World::new();
+            w.started().await;
+            w.fail(method, fault.clone());
+            failed(w.own.inspect(&session().task(1)), &fault);
+            assert!(w.own.is_alive(&session().task(1)).await.unwrap());
+        }
         let w = World::new();
         w.started().await;
-        w.fail(method, Fault::Refuse);
-        failed(w.own.inspect(&session().task(1)).await, &Fault::Refuse);
-        assert!(w.own.is_alive(&session().task(1)).await.unwrap());
+        w.fail(Method::Runs, fault.clone());
+        failed(w.own.inspect_session(&session()), &fault);
     }
+}
+
+#[tokio::test]
+async fn own_f1_a_number_that_was_lost_is_given_out_to_nobody_else() {
+    for fault in FAULTS {
+        let w = World::new();
+        w.started().await;
+        w.fail(Method::Commit, fault.clone());
+        failed(w.own.next_task_id(&session()), &fault);
+        assert_eq!(w.own.next_task_id(&session()).await.unwrap(), if happened(&fault) { 3 } else { 2 });
+    }
+}
+
+#[tokio::test]
+async fn own_f1_what_is_over_is_removed_once() {
+    let over =
+        Retention { acknowledged: Seconds::new(0), unacknowledged: Seconds::new(0), ..Retention::default() };
+    for fault in FAULTS {
+        let w = World::new();
+        let held = w.started().await;
+        w.sound.publish(&held, Outcome::completed("found")).await.unwrap();
+        w.fail(Method::Commit, fault.clone());
+        failed(w.own.reap(over), &fault);
+        let reaped = w.own.reap(over).await.unwrap();
+        assert_eq!(reaped.tasks, usize::from(!happened(&fault)));
+        assert_eq!(w.own.inspect(&held.key).await.unwrap().state.as_str(), "expired");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_u3_a_hundred_starts_on_a_slow_store_are_a_hundred_runs() {
+    const SLOW: Duration = Duration::from_millis(50);
     let w = World::new();
-    w.started().await;
-    w.fail(Method::Runs, Fault::Refuse);
-    failed(w.own.inspect_session(&session()).await, &Fault::Refuse);
+    for method in [Method::Commit, Method::Task, Method::Run, Method::Now] {
+        w.faulty.script(method, repeat_n(Some(Fault::Delay(SLOW)), 10_000));
+    }
+    let own = &w.own;
+    let start = |n: u32| async move {
+        let task = own.next_task_id(&session()).await.unwrap();
+        let request = Acquire::new(session().task(task), owner(), format!("request-{n}"), TTL);
+        match own.acquire(&request).await.unwrap() {
+            Acquired::Acquired(held) => held.key.task,
+            other => panic!("{other:?}"),
+        }
+    };
+    let begun = tokio::time::Instant::now();
+    let tasks: BTreeSet<u64> = join_all((0..100).map(start)).await.into_iter().collect();
+    assert!(begun.elapsed() > SLOW, "it was slow");
+    assert_eq!(tasks.len(), 100);
+    assert_eq!(w.sound.inspect_session(&session()).await.unwrap().tasks.len(), 100);
 }
 
 #[tokio::test]

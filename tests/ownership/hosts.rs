@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use tenure::model::{AgentId, CancelMode, Payload, Seconds, TaskId, TaskSpec};
+use tenure::clock::ManualClock;
+use tenure::model::{AgentId, CancelMode, Payload, Seconds, TaskId, TaskSpec, Timestamp};
 use tenure::ownership::{
     Acquired, Cancel, CancelAnswer, CancelScope, Continued, CutOff, Done, Host, OwnershipSettings, Release,
-    Retention, SessionKey, StartedTask, TaskKey,
+    Released, Retention, SessionKey, StartedTask, TaskKey, TaskState,
 };
-use tenure::store::{PageRequest, RunFilter, Store};
+use tenure::store::{MemoryStore, PageRequest, RunFilter, Store};
 use tenure::testkit::{Script, TestHost};
-use tenure::{AuthorityError, Error, RunContext, RunRequest, Settings};
+use tenure::{AuthorityError, Error, RunContext, RunRequest, Settings, Tenure};
 use tokio::sync::Notify;
 
 use crate::replicas::*;
@@ -58,6 +59,104 @@ async fn own_l9_work_that_lost_its_task_changes_nothing_any_more() {
         "fenced by its first call, and cut off"
     );
     assert_eq!(b.line(task).await, "Task 1 [lost] stored: a test", "it had not finished");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_s2_1_nothing_is_held_of_work_whose_outcome_is_stored() {
+    let test = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;
+    let host = owning(&test);
+    let object = Arc::new(());
+    let held = Arc::clone(&object);
+    start(&host, 1, move |_| async move {
+        let _held = held;
+        pass(10 * SECOND).await;
+        Ok("found".into())
+    })
+    .await;
+    test.advance(5 * SECOND).await;
+    assert_eq!(Arc::strong_count(&object), 2);
+    test.advance(10 * SECOND).await;
+    assert_eq!((state(&host, 1).await.as_str(), Arc::strong_count(&object)), ("completed", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_s6_8_a_second_release_does_not_fail_with_the_first() {
+    let a = Replica::open().await;
+    let b = a.another().await;
+    let task = a.start("stubborn", "20").await;
+    a.host.advance(SECOND).await;
+    let release = Release::Cancel { wait: Seconds::new(10) };
+    let (first, second, ()) =
+        tokio::join!(a.tasks.release(CHAT, release), b.tasks.release(CHAT, release), async {
+            pass(2 * SECOND).await;
+            a.host.cut_off();
+        });
+    assert!(matches!(first, Err(Error::Store(_))), "it must not be believed: {first:?}");
+    let second = second.unwrap();
+    assert!(matches!(second, Released::Released { still_running: 1, .. }), "{second:?}");
+    assert_eq!(b.see(task).await.state.as_str(), "cancelled");
+}
+
+/// The store is away for longer than leases and grace last, and comes back for one replica first.
+async fn after_a_long_outage(comes_back: bool) {
+    let a = Replica::open().await;
+    let b = a.another().await;
+    let task = a.start("stored", "600 found").await;
+    a.host.advance(SECOND).await;
+    a.host.cut_off();
+    b.host.cut_off();
+    a.host.advance(180 * SECOND).await;
+    b.host.reconnect();
+    b.host.advance(10 * SECOND).await;
+    assert_eq!(b.line(task).await, "Task 1 [running, its owner is not responding] stored: a test");
+    if comes_back {
+        a.host.reconnect();
+    } else {
+        a.host.kill();
+    }
+    b.host.advance(15 * SECOND).await;
+    let state = if comes_back { "running on another instance" } else { "lost" };
+    assert_eq!(b.line(task).await, format!("Task 1 [{state}] stored: a test"));
+    if comes_back {
+        b.host.advance(600 * SECOND).await;
+        assert_eq!(b.answer(task).await, "found, asked 1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_l23_after_a_long_outage_owners_have_the_grace_to_renew() {
+    for comes_back in [true, false] {
+        after_a_long_outage(comes_back).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_l8_a_jump_of_the_stores_clock_loses_nobody_who_renews_within_the_grace() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_ms(1_769_850_000_000)));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
+    let settings = Settings { sweep: Some(SECOND), ..settings() };
+    let a = Tenure::open(Arc::clone(&store), settings.clone()).await.unwrap();
+    let b = Tenure::open(store, settings).await.unwrap();
+    let host = Host::new(&a, OwnershipSettings::default());
+    start(&host, 1, |_| async {
+        pass(60 * SECOND).await;
+        Ok("found".into())
+    })
+    .await;
+    pass(3 * SECOND).await;
+    // All leases look expired, to who looks before owners renew as well.
+    clock.advance(600 * SECOND);
+    pass(3 * SECOND).await;
+    let seen = host.ownership().inspect(&key(1)).await.unwrap();
+    assert!(matches!(seen.state, TaskState::Suspect { .. }), "{seen:?}");
+    pass(10 * SECOND).await;
+    let seen = host.ownership().inspect(&key(1)).await.unwrap();
+    assert!(matches!(seen.state, TaskState::Running { .. }), "{seen:?}");
+    pass(60 * SECOND).await;
+    assert_eq!(state(&host, 1).await, "completed");
+    for host in [a, b] {
+        host.shutdown().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

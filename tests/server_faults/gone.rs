@@ -1,6 +1,8 @@
-//! A stage that panics or is killed leaves nothing behind: its workers and servers end with it.
+//! A stage that panics or is killed leaves nothing behind: its workers and servers end with it, and their folders go.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,8 +40,12 @@ const PANIC: &str = "panic";
 const WAIT: &str = "wait";
 
 fn gone(server: &str, end: &str) -> Result<(), Failed> {
+    // All folders of its servers are in this one, also of those that another user runs.
+    let folder = tempfile::tempdir()?;
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o1777))?;
     let mut child = Command::new(std::env::current_exe()?)
         .env(PANICS, format!("{end} {server}"))
+        .env("TMPDIR", folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -47,6 +53,10 @@ fn gone(server: &str, end: &str) -> Result<(), Failed> {
     let said = child.stdout.take().ok_or("no output")?;
     let ids: Vec<String> = BufReader::new(said).lines().take(2).collect::<Result<_, _>>()?;
     if end == WAIT {
+        let there = std::fs::read_dir(folder.path())?.count();
+        if there < 2 {
+            return Err(format!("{there} folders, of a server of its own and of one that is shared").into());
+        }
         child.kill()?;
     }
     let ended = child.wait()?;
@@ -62,6 +72,13 @@ fn gone(server: &str, end: &str) -> Result<(), Failed> {
             std::thread::yield_now();
         }
     }
+    // Who watches over a server removes its folder when the server has ended.
+    while let Some(left) = std::fs::read_dir(folder.path())?.next() {
+        if began.elapsed() > MOST {
+            return Err(format!("{:?} is still there", left?.path()).into());
+        }
+        std::thread::yield_now();
+    }
     Ok(())
 }
 
@@ -70,7 +87,8 @@ fn is_over(stat: &str) -> bool {
     stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Starts a server and a worker, names them, and panics or waits.
+/// Starts the servers that all tests of a binary share, one of its own and a worker, names the latter two, and panics
+/// or waits.
 pub(crate) fn panics() -> ExitCode {
     let how = std::env::var(PANICS).expect("how it ends");
     let (end, name) = how.split_once(' ').expect("how it ends, and a server's name");
@@ -78,6 +96,7 @@ pub(crate) fn panics() -> ExitCode {
     let ground = grounds.find(|ground| ground.server == Some(name)).expect("a kind of store");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
+        let _shared = ground.fresh();
         let server = Own::start(name).expect("a server");
         let mut stage = Stage::on(ground.in_server(server.url()), &[]).await;
         let setup = stage.setup.clone();

@@ -57,15 +57,19 @@ pub(crate) fn main(plans: &[Plan], more: Vec<Trial>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(AT_ONCE);
     let (mut trials, mut told) = (more, Vec::new());
-    for (grounds, tests) in plans.iter().filter(|(grounds, _)| !grounds.is_empty()) {
-        let mut skipped = 0;
+    for (grounds, tests) in plans {
+        let (mut cases, mut stores, mut all, mut skipped) = (0, 0, 0, 0);
         for ground in grounds {
             let missing = if is_wanted(&arguments, ground) { ground.missing() } else { None };
-            skipped += missing.as_ref().map_or(0, |_| tests.len());
+            // Nobody is told that what was not asked for was tested.
+            let asked = tests.iter().filter(|(name, _)| is_asked(&arguments, ground, name)).count();
+            (cases, stores, all) = (asked.max(cases), stores + usize::from(asked > 0), all + asked);
+            skipped += missing.as_ref().map_or(0, |_| asked);
             trials.extend(tests.iter().map(|test| trial(*ground, *test, missing.clone())));
         }
-        let (tests, stores) = (tests.len(), grounds.len());
-        told.push(format!("{tests} cases x {stores} stores = {} tests, skipped {skipped}", tests * stores));
+        if all > 0 {
+            told.push(format!("{cases} cases x {stores} stores = {all} tests, skipped {skipped}"));
+        }
     }
     let list = arguments.list;
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -82,6 +86,13 @@ fn is_wanted(arguments: &Arguments, ground: &Ground) -> bool {
         filter.starts_with(&names) || names.contains(filter.as_str()) || !filter.contains("::")
     };
     !arguments.list && arguments.filter.as_ref().is_none_or(meets)
+}
+
+/// Whether a test is asked for, as the harness sees it.
+fn is_asked(arguments: &Arguments, ground: &Ground, test: &str) -> bool {
+    let name = format!("{}::{test}", ground.name);
+    let meets = |filter: &String| if arguments.exact { name == *filter } else { name.contains(filter) };
+    arguments.filter.as_ref().is_none_or(meets)
 }
 
 /// A test on a store. One without its server is counted as ignored; as failed if the server is required.

@@ -26,6 +26,7 @@ list! {
     own_s3_2_a_turn_that_reaches_its_limit_leaves_the_task,
     own_s3_3_a_turn_that_fails_leaves_the_task,
     own_s3_4_what_a_stop_does_is_the_hosts_to_say,
+    own_s4_1_any_replica_continues_a_stored_session,
     own_s4_2_a_session_that_is_an_object_is_continued_where_it_is,
     own_s5_3_what_a_shutdown_ends_is_never_lost,
     own_s6_8_a_second_release_waits_for_the_first,
@@ -202,6 +203,20 @@ async fn own_s3_4_what_a_stop_does_is_the_hosts_to_say(f: Fixture) {
     let cancels = tasks(&a.tenure, WhenStopped::Cancel);
     assert_eq!(cancels.user_stopped(CHAT).await.unwrap(), 1);
     assert!(b.over(task).await.starts_with("Task 1 [cancelled] stored: a test"), "and not lost");
+}
+
+async fn own_s4_1_any_replica_continues_a_stored_session(f: Fixture) {
+    let (a, b) = both(&f).await;
+    let task = a.start("stored").await;
+    a.end_one();
+    assert_eq!(b.over(task).await, FOUND);
+    for (replica, run, other) in [(&b, 2, &a), (&a, 3, &b)] {
+        let continued = replica.tasks.continue_task(CHAT, task, "more").await.unwrap();
+        assert_eq!(continued, Continued::Started { task, run });
+        assert_eq!(other.shown(task).await, ELSEWHERE);
+        replica.end_one();
+        assert_eq!(other.over(task).await, format!("Task 1 [completed] stored: a test\nmore, asked {run}"));
+    }
 }
 
 async fn own_s4_2_a_session_that_is_an_object_is_continued_where_it_is(f: Fixture) {

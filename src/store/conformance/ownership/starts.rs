@@ -7,8 +7,9 @@ use futures_util::future::join_all;
 use super::outcomes::{HOUR, KEPT};
 use super::*;
 use crate::error::Error;
-use crate::model::{TaskId, TaskSpec, Token};
+use crate::model::{RunSpec, TaskId, TaskSpec, Token};
 use crate::ownership::{Declared, IdempotencyKey, Registered};
+use crate::rules::{self, Grant};
 use crate::store::conformance::list;
 use crate::store::{Decision, RefusedKind, RunFilter, StoreError, TaskChange, TaskWrite};
 
@@ -22,7 +23,9 @@ list! {
     own_u6_a_lost_task_is_superseded_once,
     own_s6_7_a_start_that_saw_an_earlier_session_is_refused,
     own_f2_a_session_that_cannot_be_read_is_an_error,
+    own_f2_a_task_that_cannot_be_read_is_named_and_the_others_are_shown,
     own_v5_what_a_newer_version_wrote_is_kept,
+    own_v5_a_state_that_is_not_known_here_is_shown_as_such_and_not_lost,
     own_v9_a_replica_that_was_told_otherwise_hears_of_it,
     what_is_shown_may_be_any_number,
     what_cannot_be_taken_is_named,
@@ -223,6 +226,52 @@ async fn own_v5_what_a_newer_version_wrote_is_kept(f: Fixture) {
     o.f.later(1000 * HOUR);
     assert_eq!(o.own.reap(KEPT).await.unwrap().tasks, 1, "another session is looked after");
     assert_eq!(text(&o.finished(1).await), "found", "and this one left as it is");
+}
+
+async fn own_f2_a_task_that_cannot_be_read_is_named_and_the_others_are_shown(f: Fixture) {
+    let o = Own::on(f);
+    o.start(A, 1).await;
+    let held = o.start(A, 2).await;
+    // A run of the session whose record says nothing of what it is.
+    let sound = o.f.read(&held.key.run_id(1).unwrap()).await;
+    let spec = RunSpec { metadata: Default::default(), ..RunSpec::clone(&sound.spec) };
+    let (run_id, token) = (key(3).run_id(1).unwrap(), Token { fence: 1, nonce: draw() });
+    let grant = Grant { run_id, spec, owner: owner(A), token, lease: TTL.duration() };
+    o.f.apply(rules::grant(grant, o.f.moment().await)).await;
+    add(&o, serde_json::json!({ "next_task": 4, "tasks": { "1": 1, "2": 1, "3": 1 } })).await;
+    assert_eq!(o.publish(&held, "found").await, Published::Committed);
+    for later in [Duration::ZERO, TTL.duration() + GRACE] {
+        o.f.later(later);
+        let state = o.state(3).await;
+        let TaskState::Unreadable { why } = &state else { panic!("{state:?}") };
+        assert!(why.contains("owned.test.researcher.s.3.1"), "{why}");
+        let seen = o.own.inspect_session(&session("s")).await.unwrap().tasks;
+        let words: Vec<_> = seen.iter().map(|task| (task.key.task, word(&task.state))).collect();
+        let first = if later.is_zero() { "running" } else { "suspect" };
+        assert_eq!(
+            words,
+            [(1, first), (2, "completed"), (3, "unreadable")],
+            "and nobody says that it is lost"
+        );
+    }
+}
+
+async fn own_v5_a_state_that_is_not_known_here_is_shown_as_such_and_not_lost(f: Fixture) {
+    let o = Own::on(f);
+    let held = o.start(A, 1).await;
+    let run_id = held.key.run_id(1).unwrap();
+    // What nobody who owns a run does in this version: it waits, and nobody holds it.
+    let run = o.f.read(&run_id).await;
+    let waits = rules::Outcome::AwaitingApproval { question: "go on?".into(), data: serde_json::json!({}) };
+    let waits = o.f.finish(&run, waits).await;
+    assert_eq!((waits.status, waits.lease), (RunStatus::AwaitingApproval, None));
+    o.f.later(1000 * HOUR);
+    let state = o.state(1).await;
+    let TaskState::Unreadable { why } = &state else { panic!("{state:?}") };
+    assert!(why.contains("awaiting_approval"), "{why}");
+    assert!(matches!(o.declare(&held).await, DeclaredLost::Changed { .. }));
+    assert!(matches!(o.publish(&held, "late").await, Published::Fenced { .. }));
+    assert_eq!(o.f.read(&run_id).await, waits, "and it is left as it is");
 }
 
 async fn what_cannot_be_taken_is_named(f: Fixture) {

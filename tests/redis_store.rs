@@ -11,6 +11,8 @@ mod certificates;
 mod kept;
 #[path = "redis_store/lists.rs"]
 mod lists;
+#[path = "redis_store/quick.rs"]
+mod quick;
 #[path = "support/redis.rs"]
 mod redis;
 #[path = "redis_store/refused.rs"]
@@ -31,7 +33,9 @@ type Named = (&'static str, fn());
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let all = [kept::TESTS, lists::TESTS, refused::TESTS, restart::TESTS, room::TESTS, tls::TESTS].concat();
+    let all =
+        [kept::TESTS, lists::TESTS, quick::TESTS, refused::TESTS, restart::TESTS, room::TESTS, tls::TESTS]
+            .concat();
     let missing = !arguments.list && redis_server::redis().is_err();
     let trials = all.into_iter().map(|(name, run): Named| {
         let trial = Trial::test(name, move || {

@@ -159,6 +159,13 @@ impl Host {
         Acquire::new(key, self.instance_id(), format!("{}-{:016x}", self.instance_id(), draw()), ttl)
     }
 
+    /// Whether a run is held here under a fence, whatever its lease says: after a pause of this host its heartbeat has
+    /// its say first (L10).
+    pub(super) fn holds(&self, key: &TaskKey, run: u32, fence: u64) -> bool {
+        let live = key.run_id(run).ok().and_then(|run_id| self.tenure.instance.live.get(&run_id));
+        live.is_some_and(|live| live.token.fence == fence && !live.fenced.is_cancelled())
+    }
+
     pub(super) fn request_ttl(&self) -> Seconds {
         seconds(self.tenure.settings().lease)
     }

@@ -61,6 +61,21 @@ async fn own_l9_work_that_lost_its_task_changes_nothing_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn own_l10_a_host_that_was_paused_does_not_take_its_own_work_for_lost() {
+    let a = Replica::open().await;
+    let task = a.start("stored", "90 found").await;
+    a.host.advance(10 * SECOND).await;
+    a.host.cut_off();
+    a.host.advance(LAPSE).await;
+    // A turn comes before the next heartbeat does.
+    a.host.reconnect();
+    let line = a.line(task).await;
+    assert!(line.starts_with(&format!("Task {task} [running")), "{line}");
+    a.host.advance(60 * SECOND).await;
+    assert_eq!(a.answer(task).await, "found, asked 1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn own_l12_work_of_a_host_that_is_cut_off_pauses_or_stops() {
     for policy in [CutOff::Pause, CutOff::Cancel] {
         let test = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;

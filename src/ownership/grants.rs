@@ -153,10 +153,12 @@ impl Ownership {
         Ok(Acquired::Conflict { actual: self.inspect(key).await? })
     }
 
-    /// Renews leases, all in one call; each answer is a command.
+    /// Renews leases, all in one call; each answer is a command. One of another namespace among them is answered as
+    /// what does not exist, and keeps the others from nothing.
     ///
     /// # Errors
-    /// [`Error::Store`]: they may have been renewed; renewing again is harmless (L16).
+    /// [`Error::NotFound`] when all of them are of another namespace; [`Error::Store`]: they may have been renewed;
+    /// renewing again is harmless (L16).
     pub async fn renew(
         &self,
         owner: InstanceId,
@@ -164,13 +166,16 @@ impl Ownership {
         ttl: Seconds,
     ) -> Result<Vec<Renewed>, Error> {
         check_ttl(ttl)?;
-        let mut ids = Vec::with_capacity(leases.len());
-        for held in leases {
+        let admitted: Vec<bool> = leases.iter().map(|held| self.admits(&held.key.session).is_ok()).collect();
+        if let (Some(held), false) = (leases.first(), admitted.contains(&true)) {
             self.admits(&held.key.session)?;
+        }
+        let mut ids = Vec::with_capacity(leases.len());
+        for (held, _) in leases.iter().zip(&admitted).filter(|(_, admitted)| **admitted) {
             ids.push((held.key.run_id(held.run)?, held.token));
         }
         let request = RenewRequest { instance: owner, leases: ids, lease: ttl.duration() };
-        let answers = self.store.renew(request).await?;
+        let mut answers = self.store.renew(request).await?.into_iter();
         let now = self.store.now().await?;
         let command = |renewal: Renewal| match renewal {
             Renewal::Renewed { expires_at, cancel } => {
@@ -179,7 +184,8 @@ impl Ownership {
             Renewal::Fenced { fence, status } => Renewed::Fenced { fence, status },
             Renewal::Gone => Renewed::Gone,
         };
-        Ok(answers.into_iter().map(command).collect())
+        let mut next = |admitted| if admitted { answers.next() } else { Some(Renewal::Gone) };
+        Ok(admitted.into_iter().map_while(|admitted| next(admitted).map(command)).collect())
     }
 
     /// Declares that the owner who was seen under a fence is gone, if their lease expired for at least the grace by

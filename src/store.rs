@@ -51,6 +51,7 @@ mod pager;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+mod sharing;
 mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod tls;

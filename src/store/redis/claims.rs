@@ -68,6 +68,12 @@ impl Group {
         alike && self.rounds == 0 && matches!(self.stage, Stage::Pick | Stage::Before)
     }
 
+    /// Whether a request is about to be granted what this one asks for again.
+    pub(super) fn answers(&self, again: &ClaimRequest) -> bool {
+        let same = |open: &Open| (open.request.instance, open.request.nonce) == (again.instance, again.nonce);
+        again.repeat && self.requests.iter().any(same)
+    }
+
     pub(super) fn add(&mut self, request: ClaimRequest, reply: Reply<Vec<Run>>) {
         if request.repeat {
             self.stage = Stage::Before;
@@ -87,7 +93,9 @@ impl Group {
     }
 
     pub(super) fn granted_before(&mut self, request: usize, runs: Step<Vec<Run>>) {
-        self.stage = Stage::Pick;
+        if self.fault.is_none() {
+            self.stage = Stage::Pick;
+        }
         match (runs, self.requests.get_mut(request)) {
             (Ok(runs), Some(open)) => open.granted = runs,
             (Err(fault), _) => self.fails(fault),

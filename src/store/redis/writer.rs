@@ -80,6 +80,8 @@ pub(super) struct Writer {
     commons: Commons,
     /// Claims that take more than one step.
     groups: Vec<Group>,
+    /// Claims that ask again for what others of these are about to be granted (L17).
+    again: Vec<(ClaimRequest, Reply<Vec<Run>>)>,
 }
 
 impl Writer {
@@ -90,7 +92,8 @@ impl Writer {
         sender: String,
         name: String,
     ) -> Self {
-        Self { link, mailbox, hints, sender, name, commons: Commons::default(), groups: Vec::new() }
+        let commons = Commons::default();
+        Self { link, mailbox, hints, sender, name, commons, groups: Vec::new(), again: Vec::new() }
     }
 
     /// Until it is closed, or everybody has gone and the mailbox is empty.
@@ -230,7 +233,9 @@ impl Writer {
                     cmd.arg(&self.sender).arg(1);
                     batch.ask(cmd, Asked::Repair(reply));
                 }
-                Command::Claim(request, reply) => join_group(&mut self.groups, request, reply),
+                Command::Claim(request, reply) => {
+                    join_group(&mut self.groups, &mut self.again, (request, reply));
+                }
                 Command::Close(reply) => reply.send(Ok(())),
             }
         }
@@ -318,11 +323,21 @@ impl Writer {
                 self.groups.push(open);
             }
         }
+        for waiting in std::mem::take(&mut self.again) {
+            join_group(&mut self.groups, &mut self.again, waiting);
+        }
     }
 }
 
-/// Claims of the same agents share the search, if it has not begun.
-fn join_group(groups: &mut Vec<Group>, request: ClaimRequest, reply: Reply<Vec<Run>>) {
+/// Claims of the same agents share the search, if it has not begun. Who asks again waits for whom it is answered with.
+fn join_group(
+    groups: &mut Vec<Group>,
+    again: &mut Vec<(ClaimRequest, Reply<Vec<Run>>)>,
+    (request, reply): (ClaimRequest, Reply<Vec<Run>>),
+) {
+    if groups.iter().any(|group| group.answers(&request)) {
+        return again.push((request, reply));
+    }
     match groups.iter_mut().find(|group| group.takes(&request)) {
         Some(group) => group.add(request, reply),
         None => groups.push(Group::new(request, reply)),

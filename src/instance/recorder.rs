@@ -9,13 +9,16 @@ use tenure_actors::{ProcessContext, ProcessResult};
 use super::outbox::{Item, What};
 use super::pause::Pause;
 use super::{Instance, figures};
-use crate::model::{Progress, RunId, RunStatus, Token};
+use crate::model::{Progress, Run, RunId, RunStatus};
 use crate::ownership::kept_snapshot;
 use crate::rules::{self, Moment, Moved};
 use crate::store::{Decision, LaneExpect, Refusal, RunWrite, StoreError};
 
 /// The most writes in one commit.
 const BATCH: usize = 1000;
+
+/// How often it is decided again whether a lost run is given back, because others were first.
+const TRIES: usize = 16;
 
 /// The longest pause while the store does not answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -135,33 +138,39 @@ impl Instance {
         if !matches!(item.what, What::Ended(rules::Outcome::Completed(_), _)) {
             return Ok(false);
         }
-        let Some(run) = self.vitals.watch(self.store.run(&item.live.run_id)).await? else { return Ok(false) };
-        let (moment, nonce) = (self.moment().await?, self.draw());
-        let lease = self.settings().lease;
-        let Ok(write) = rules::reinstate(&run, item.token, self.id, nonce, lease, moment) else {
-            return Ok(false);
+        let nonce = *item.asked_back.get_or_insert_with(|| self.draw());
+        for _ in 0..TRIES {
+            let found = self.vitals.watch(self.store.run(&item.live.run_id)).await?;
+            let Some(run) = found else { return Ok(false) };
+            if run.token().is_some_and(|token| token.nonce == nonce) {
+                item.given_back(run);
+                return Ok(true);
+            }
+            let Some(decision) = self.asking_back(item, &run, nonce).await? else { return Ok(false) };
+            if let Err(refusal) = self.commit_one(decision).await? {
+                tracing::debug!(run = %run.run_id, %refusal, "decided again");
+            }
+        }
+        tracing::warn!(run = %item.live.run_id, "a lost run was not given back: others were first each time");
+        Ok(false)
+    }
+
+    /// None if somebody has succeeded its holder, or there is no room in its lanes.
+    async fn asking_back(&self, item: &Item, run: &Run, nonce: u64) -> Result<Option<Decision>, StoreError> {
+        let (moment, lease) = (self.moment().await?, self.settings().lease);
+        let Ok(write) = rules::reinstate(run, item.token, self.id, nonce, lease, moment) else {
+            return Ok(None);
         };
-        let run = write.run.clone();
-        let mut decision = Decision::from(write);
+        let mut lanes = Vec::with_capacity(run.spec.lanes.len());
         for lane in &run.spec.lanes {
             let view = self.vitals.watch(self.store.lane(&lane.name)).await?;
             let others = view.active.iter().filter(|other| other.status.takes_room()).count();
             if others >= lane.limit as usize {
-                return Ok(false);
+                return Ok(None);
             }
-            decision.lanes.push(LaneExpect { name: Arc::clone(&lane.name), version: view.version });
+            lanes.push(LaneExpect { name: Arc::clone(&lane.name), version: view.version });
         }
-        match self.commit_one(decision).await? {
-            Ok(()) => {
-                item.token = Token { fence: run.fence, nonce };
-                item.live.set_run(run);
-                Ok(true)
-            }
-            Err(refusal) => {
-                tracing::warn!(%refusal, "a lost run was not given back");
-                Ok(false)
-            }
-        }
+        Ok(Some(Decision { lanes, ..Decision::from(write) }))
     }
 
     fn let_go(&self, over: &[Item]) {
@@ -194,6 +203,13 @@ impl Item {
         }?;
         self.write = Some(write.clone());
         Ok(write)
+    }
+
+    /// The run was given back under another token.
+    fn given_back(&mut self, run: Run) {
+        self.token = run.token().unwrap_or(self.token);
+        self.asked_back = None;
+        self.live.set_run(run);
     }
 
     /// Whether the run is not running any more by what is known here: there is nothing to be stored.

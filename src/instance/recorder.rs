@@ -8,11 +8,11 @@ use tenure_actors::{ProcessContext, ProcessResult};
 
 use super::outbox::{Item, What};
 use super::pause::Pause;
-use super::{Instance, figures};
+use super::{Instance, apart, figures};
 use crate::model::{Progress, Run, RunId, RunStatus};
 use crate::ownership::kept_snapshot;
 use crate::rules::{self, Moment, Moved};
-use crate::store::{Decision, LaneExpect, Refusal, RunWrite, StoreError};
+use crate::store::{Decision, LaneExpect, Refusal, StoreError};
 
 /// The most writes in one commit.
 const BATCH: usize = 1000;
@@ -60,25 +60,33 @@ impl Instance {
         let moment = self.moment().await?;
         let mut tried: HashSet<RunId> = HashSet::with_capacity(batch.len());
         let mut places = Vec::with_capacity(batch.len());
-        let mut decisions = Vec::with_capacity(batch.len());
         for (place, item) in batch.iter_mut().enumerate() {
             if !tried.insert(item.live.run_id.clone()) {
                 continue;
             }
             let stamp = self.draw();
-            if let Ok(write) = item.decide(Moment { stamp, ..moment }) {
-                decisions.push(Decision::from(write));
-                places.push(Some(place));
-            } else {
-                places.push(None);
+            if item.decide(Moment { stamp, ..moment }).is_ok() {
+                places.push(place);
             }
         }
-        let answers = self.commit(decisions).await?;
-        let mut answers = answers.into_iter();
-        let mut settled = HashSet::new();
-        for (place, run_id) in places.into_iter().flatten().zip(&mut answers) {
-            if self.settle(&mut batch[place], run_id).await? {
-                settled.insert(place);
+        let answers = self.commit_items(batch, places.clone()).await;
+        let (mut settled, mut failed) = (HashSet::new(), Ok(()));
+        for (place, answer) in places.into_iter().zip(answers) {
+            let over = match answer {
+                Ok(answer) => self.settle(&mut batch[place], answer).await,
+                Err(error) => {
+                    failed = Err(error);
+                    continue;
+                }
+            };
+            match over {
+                Ok(true) => drop(settled.insert(place)),
+                Ok(false) => {}
+                // The store has gone meanwhile: those that follow are written again, and recognised.
+                Err(error) => {
+                    failed = Err(error);
+                    break;
+                }
             }
         }
         let mut place = 0;
@@ -89,7 +97,20 @@ impl Instance {
         let over: Vec<Item> = batch.extract_if(.., is_over).collect();
         self.let_go(&over);
         self.outbox.settled(over.len());
-        Ok(())
+        failed
+    }
+
+    /// Commits the writes of items; an answer for each.
+    async fn commit_items(
+        &self,
+        batch: &[Item],
+        places: Vec<usize>,
+    ) -> Vec<Result<Result<(), Refusal>, StoreError>> {
+        let commit = |part: Vec<usize>| {
+            let writes = part.into_iter().filter_map(|place| batch.get(place)?.write.clone());
+            self.commit(writes.map(Decision::from).collect())
+        };
+        apart::each(places, commit).await
     }
 
     /// Whether an item needs no other try.
@@ -182,9 +203,10 @@ impl Instance {
 }
 
 impl Item {
-    fn decide(&mut self, moment: Moment) -> Result<RunWrite, Moved> {
-        if let Some(write) = &self.write {
-            return Ok(write.clone());
+    /// Decides what is written, unless that was decided before.
+    fn decide(&mut self, moment: Moment) -> Result<(), Moved> {
+        if self.write.is_some() {
+            return Ok(());
         }
         let run = self.live.run();
         let write = match self.what.clone() {
@@ -201,8 +223,8 @@ impl Item {
                 })
             }
         }?;
-        self.write = Some(write.clone());
-        Ok(write)
+        self.write = Some(write);
+        Ok(())
     }
 
     /// The run was given back under another token.

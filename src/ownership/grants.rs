@@ -54,8 +54,12 @@ impl Ownership {
         Ok(self.acquire_run(request).await?.0)
     }
 
-    /// [`Ownership::acquire`], with the run if it was granted.
-    pub(super) async fn acquire_run(&self, request: &Acquire) -> Result<(Acquired, Option<Run>), Error> {
+    /// [`Ownership::acquire`], with the run if it was granted, and how long its lease still was when the store was
+    /// asked: a grant that was made before is not made anew.
+    pub(super) async fn acquire_run(
+        &self,
+        request: &Acquire,
+    ) -> Result<(Acquired, Option<(Run, Duration)>), Error> {
         check(request)?;
         let (key, nonce) = (&request.key.session, draw());
         self.admits(key)?;
@@ -71,7 +75,8 @@ impl Ownership {
                     if granted {
                         self.follow_parent(&key.session, &run).await?;
                     }
-                    return Ok((answer, granted.then_some(*run)));
+                    let left = run.lease.map(|lease| lease.expires_at.since(moment.now)).unwrap_or_default();
+                    return Ok((answer, granted.then_some((*run, left))));
                 }
                 Decided::InTheWay(key) => {
                     return Ok((Acquired::Conflict { actual: self.inspect(&key).await? }, None));
@@ -81,7 +86,7 @@ impl Ownership {
                         if let Some(run) = &run {
                             self.follow_parent(key, run).await?;
                         }
-                        return Ok((Acquired::Acquired(held), run));
+                        return Ok((Acquired::Acquired(held), run.map(|run| (run, request.ttl.duration()))));
                     }
                     Err(refusal) => tracing::debug!(%refusal, "decided again"),
                 },

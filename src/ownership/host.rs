@@ -204,7 +204,7 @@ impl Host {
         let request = Acquire { owner: instance.id, ttl: seconds(settings.lease), ..request };
         let asked = Instant::now();
         let (answer, run) = self.acquire(&request, asked).await?;
-        let (Acquired::Acquired(held), Some(run)) = (&answer, run) else { return Ok(answer) };
+        let (Acquired::Acquired(held), Some((run, left))) = (&answer, run) else { return Ok(answer) };
         if instance.live.get(&run.run_id).is_some_and(|live| live.token == held.token) {
             // Asked for again: it is executed already.
             return Ok(answer);
@@ -221,7 +221,7 @@ impl Host {
             most_checkpoint: self.ownership.settings().outcome_limit,
         };
         let generation = self.tenure.application().current();
-        match instance.execute_owned(&generation, run, held.token, asked, work).await {
+        match instance.execute_owned(&generation, run, held.token, (asked, left), work).await {
             Ok(()) => Ok(answer),
             Err(error) if instance.is_draining() => {
                 tracing::debug!(%error, "not started: the host is shutting down");
@@ -232,7 +232,11 @@ impl Host {
     }
 
     /// Asks until the store answers, with the same request, no longer than half of a lease lasts.
-    async fn acquire(&self, request: &Acquire, asked: Instant) -> Result<(Acquired, Option<Run>), Error> {
+    async fn acquire(
+        &self,
+        request: &Acquire,
+        asked: Instant,
+    ) -> Result<(Acquired, Option<(Run, Duration)>), Error> {
         let deadline = asked + request.ttl.duration() / 2;
         let mut pause = Duration::from_millis(20);
         loop {

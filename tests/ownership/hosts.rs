@@ -1,15 +1,17 @@
 //! What hosts promise of the work they own: leases, shutdown, limits.
 
-use std::sync::Arc;
+use std::iter::repeat_n;
+use std::sync::{Arc, Mutex};
 
 use tenure::model::{AgentId, CancelMode, Payload, Seconds, TaskId, TaskSpec};
 use tenure::ownership::{
     Acquired, Cancel, CancelAnswer, CancelScope, Continued, CutOff, Done, Host, OwnershipSettings, Release,
     Retention, SessionKey, StartedTask, TaskKey,
 };
+use tenure::store::faulty::{Fault, Faulty, Method};
 use tenure::store::{PageRequest, RunFilter, Store};
 use tenure::testkit::{Script, TestHost};
-use tenure::{AuthorityError, Error, RunContext, RunRequest, Settings};
+use tenure::{AuthorityError, Error, RunContext, RunRequest, Settings, Tenure};
 use tokio::sync::Notify;
 
 use crate::replicas::*;
@@ -105,6 +107,37 @@ async fn own_l12_work_of_a_host_that_is_cut_off_pauses_or_stops() {
         let text = seen.state.finished().unwrap().result.as_ref().unwrap().preview();
         assert_eq!(text, "suspended", "no effect, and its outcome was published under the lease that stood");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_l12_a_grant_that_is_asked_for_again_is_relied_on_from_when_it_was_made() {
+    let on = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;
+    let store = Arc::new(Faulty::new(on.store()));
+    let tenure =
+        Tenure::open(Arc::clone(&store) as _, Settings { seed: Some(9), ..settings() }).await.unwrap();
+    let host = Host::new(&tenure, OwnershipSettings::default());
+    let said: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let work = || {
+        let said = Arc::clone(&said);
+        |context: RunContext| async move {
+            for _ in 0..2 {
+                said.lock().unwrap().push(context.commit_now(|| ()).is_ok());
+                pass(15 * SECOND).await;
+            }
+            Ok("done".into())
+        }
+    };
+    let request = host.request(key(1));
+    // It is granted, and the host does not hear of it.
+    store.script(Method::Commit, [Some(Fault::LoseAnswer)]);
+    store.script(Method::Task, [None, Some(Fault::Refuse)]);
+    store.script(Method::Renew, repeat_n(Some(Fault::Refuse), 1000));
+    assert!(matches!(host.start(request.clone(), work()).await, Err(Error::Store(_))));
+    on.advance(20 * SECOND).await;
+    let again = host.start(request, work()).await.unwrap();
+    assert!(matches!(again, Acquired::Acquired(_)), "{again:?}");
+    on.advance(20 * SECOND).await;
+    assert_eq!(*said.lock().unwrap(), [true, false], "at 20 s and at 35 s of a lease of 30 s");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value};
+use redis::{
+    Arg, AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value,
+};
 use tokio::time::Instant;
 
 use super::RedisOptions;
@@ -84,7 +86,7 @@ impl Link {
         let answers = calls.query_async::<Vec<RedisResult<Value>>>(&mut conn).await;
         self.used = Instant::now();
         match answers {
-            Ok(answers) => self.answered(conn, calls, answers).await,
+            Ok(answers) => Ok(self.answered(conn, calls, answers).await),
             Err(error) => {
                 self.conn = None;
                 Err(Fault::of(&error, true))
@@ -107,34 +109,50 @@ impl Link {
         Ok(conn)
     }
 
-    /// A server that was restarted has forgotten the scripts, and has done nothing with what named them.
+    /// A server that has forgotten the scripts has done nothing with what named them: it is given them, and asked
+    /// again.
     async fn answered(
         &mut self,
         mut conn: MultiplexedConnection,
         calls: &Pipeline,
-        mut answers: Vec<RedisResult<Value>>,
-    ) -> Step<Vec<Step<Value>>> {
-        let unknown: Vec<usize> = (0..answers.len()).filter(|n| names_no_script(&answers[*n])).collect();
-        if !unknown.is_empty() {
+        answers: Vec<RedisResult<Value>>,
+    ) -> Vec<Step<Value>> {
+        let mut unknown: Vec<usize> = (0..answers.len()).filter(|n| names_no_script(&answers[*n])).collect();
+        let of = |answer: RedisResult<Value>| answer.map_err(|error| Fault::of(&error, true));
+        let mut answers: Vec<Step<Value>> = answers.into_iter().map(of).collect();
+        if unknown.is_empty() {
+            return answers;
+        }
+        // Who waited for replicas did so for less than is written now.
+        unknown.extend(calls.cmd_iter().position(waits_for_replicas));
+        let again = async {
             load(&mut conn).await?;
             let mut again = redis::pipe();
             again.ignore_errors();
-            for (n, call) in calls.cmd_iter().enumerate() {
-                if unknown.contains(&n) {
-                    again.add_command(call.clone());
-                }
+            for (_, call) in calls.cmd_iter().enumerate().filter(|(n, _)| unknown.contains(n)) {
+                again.add_command(call.clone());
             }
             let second = again.query_async::<Vec<RedisResult<Value>>>(&mut conn).await;
-            let second = second.map_err(|error| {
+            second.map_err(|error| Fault::of(&error, true))
+        };
+        match again.await {
+            Ok(second) => {
+                for (n, answer) in unknown.into_iter().zip(second) {
+                    answers[n] = of(answer);
+                }
+            }
+            Err(fault) => {
                 self.conn = None;
-                Fault::of(&error, true)
-            })?;
-            for (n, answer) in unknown.into_iter().zip(second) {
-                answers[n] = answer;
+                unknown.into_iter().for_each(|n| answers[n] = Err(fault.clone()));
             }
         }
-        Ok(answers.into_iter().map(|answer| answer.map_err(|error| Fault::of(&error, true))).collect())
+        answers
     }
+}
+
+/// Of a batch this is the last call.
+fn waits_for_replicas(call: &Cmd) -> bool {
+    matches!(call.args_iter().next(), Some(Arg::Simple(b"WAIT")))
 }
 
 fn names_no_script(answer: &RedisResult<Value>) -> bool {

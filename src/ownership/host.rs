@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::answers::{Acquire, Acquired, Held};
 use super::blobs::Unkept;
@@ -225,6 +225,8 @@ impl Host {
             Ok(()) => Ok(answer),
             Err(error) if instance.is_draining() => {
                 tracing::debug!(%error, "not started: the host is shutting down");
+                // Who stores that may have ended before it was granted.
+                let _stored = timeout(instance.settings().stores_within(), instance.flush()).await;
                 Err(Error::Draining)
             }
             Err(error) => Err(Error::Supervision(error.to_string().into())),

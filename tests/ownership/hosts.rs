@@ -8,7 +8,7 @@ use tenure::ownership::{
     Acquired, Cancel, CancelAnswer, CancelScope, Continued, CutOff, Done, Host, OwnershipSettings, Release,
     Retention, SessionKey, StartedTask, TaskKey,
 };
-use tenure::store::faulty::{Fault, Faulty, Method};
+use tenure::store::faulty::{self, Fault, Faulty, Method};
 use tenure::store::{PageRequest, RunFilter, Store};
 use tenure::testkit::{Script, TestHost};
 use tenure::{AuthorityError, Error, RunContext, RunRequest, Settings, Tenure};
@@ -138,6 +138,24 @@ async fn own_l12_a_grant_that_is_asked_for_again_is_relied_on_from_when_it_was_m
     assert!(matches!(again, Acquired::Acquired(_)), "{again:?}");
     on.advance(20 * SECOND).await;
     assert_eq!(*said.lock().unwrap(), [true, false], "at 20 s and at 35 s of a lease of 30 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_v1_a_task_that_is_granted_while_its_host_ends_is_interrupted_and_not_lost() {
+    let on = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;
+    let store = Arc::new(Faulty::new(on.store()));
+    let tenure = Tenure::open(Arc::clone(&store) as _, Settings { seed: Some(9), ..settings() }).await.unwrap();
+    let (host, gate) = (Host::new(&tenure, OwnershipSettings::default()), faulty::Gate::default());
+    store.script(Method::Commit, [Some(Fault::HoldAnswer(gate.clone()))]);
+    let begins = host.start(host.request(key(1)), |_| async { Ok("found".into()) });
+    let ends = async {
+        gate.reached().await;
+        tenure.shutdown().await.unwrap();
+        gate.pass();
+    };
+    let (begun, ()) = tokio::join!(begins, ends);
+    assert!(matches!(begun, Err(Error::Draining)), "{begun:?}");
+    assert_eq!((state(&host, 1).await.as_str(), tenure.health().unstored), ("failed interrupted", 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,6 @@
 //! One start of a host program: what its services and attempts share. It outlives the generations of its
 //! application, so that what an attempt came to is stored though its generation was replaced.
 
-mod apart;
 mod attempt;
 mod changes;
 mod claimer;

@@ -36,6 +36,7 @@ use crate::model::{
     ScheduleState, Subject, Task, TaskId, Timestamp, Token, Trigger,
 };
 
+pub(crate) mod apart;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;

@@ -11,9 +11,9 @@ use tokio::sync::{broadcast, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::Instance;
 use super::live::{LiveRun, StopCause};
-use super::{Instance, apart};
-use crate::store::{Hint, RenewRequest, Renewal, StoreError};
+use crate::store::{Hint, RenewRequest, Renewal, StoreError, apart};
 
 /// Watches over the loop, which runs on a thread of its own: agents that block every thread of the runtime
 /// keep their leases (contract ownership.md, L14).

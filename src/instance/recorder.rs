@@ -8,11 +8,11 @@ use tenure_actors::{ProcessContext, ProcessResult};
 
 use super::outbox::{Item, What};
 use super::pause::Pause;
-use super::{Instance, apart, figures};
+use super::{Instance, figures};
 use crate::model::{Progress, Run, RunId, RunStatus};
 use crate::ownership::kept_snapshot;
 use crate::rules::{self, Moment, Moved};
-use crate::store::{Decision, LaneExpect, Refusal, StoreError};
+use crate::store::{Decision, LaneExpect, Refusal, StoreError, apart};
 
 /// The most writes in one commit.
 const BATCH: usize = 1000;

@@ -11,11 +11,11 @@ use super::record::{Mark, OwnedSpec, Parent, Policies, Session, Stored, metadata
 use super::{Ownership, TRIES, contended, derived, draw};
 use crate::error::Error;
 use crate::model::{
-    AgentId, Idempotency, InstanceId, Invalid, Limits, Problem, Run, RunSpec, RunStatus, Seconds, Token,
-    Trigger,
+    AgentId, Idempotency, InstanceId, Invalid, Limits, Problem, Run, RunSpec, RunStatus, Seconds, Timestamp,
+    Token, Trigger,
 };
 use crate::rules::{self, Grant, Moment, Moved};
-use crate::store::{Decision, Refusal, RenewRequest, Renewal, RunWrite};
+use crate::store::{Decision, Refusal, RefusedKind, RenewRequest, Renewal, RunWrite, StoreError, apart};
 
 /// The longest lease: a day.
 const MOST_TTL: Seconds = Seconds::new(86_400);
@@ -159,7 +159,7 @@ impl Ownership {
     }
 
     /// Renews leases, all in one call; each answer is a command. One of another namespace among them is answered as
-    /// what does not exist, and keeps the others from nothing.
+    /// what does not exist, one that cannot be read as such: neither keeps the others from theirs.
     ///
     /// # Errors
     /// [`Error::NotFound`] when all of them are of another namespace; [`Error::Store`]: they may have been renewed;
@@ -179,18 +179,15 @@ impl Ownership {
         for (held, _) in leases.iter().zip(&admitted).filter(|(_, admitted)| **admitted) {
             ids.push((held.key.run_id(held.run)?, held.token));
         }
-        let request = RenewRequest { instance: owner, leases: ids, lease: ttl.duration() };
-        let mut answers = self.store.renew(request).await?.into_iter();
+        let ask = |leases| self.store.renew(RenewRequest { instance: owner, leases, lease: ttl.duration() });
+        let mut answers = apart::each(ids, ask).await.into_iter();
         let now = self.store.now().await?;
-        let command = |renewal: Renewal| match renewal {
-            Renewal::Renewed { expires_at, cancel } => {
-                Renewed::Renewed { ttl_left: seconds(expires_at.since(now)), cancel }
-            }
-            Renewal::Fenced { fence, status } => Renewed::Fenced { fence, status },
-            Renewal::Gone => Renewed::Gone,
-        };
-        let mut next = |admitted| if admitted { answers.next() } else { Some(Renewal::Gone) };
-        Ok(admitted.into_iter().map_while(|admitted| next(admitted).map(command)).collect())
+        let mut renewed = Vec::with_capacity(leases.len());
+        for admitted in admitted {
+            let answer = if admitted { answers.next() } else { Some(Ok(Renewal::Gone)) };
+            renewed.extend(answer.map(|answer| renewal(answer, now)).transpose()?);
+        }
+        Ok(renewed)
     }
 
     /// Declares that the owner who was seen under a fence is gone, if their lease expired for at least the grace by
@@ -285,6 +282,21 @@ impl Ownership {
         }
         Err(contended(key))
     }
+}
+
+/// What the owner of a lease is told.
+fn renewal(answer: Result<Renewal, StoreError>, now: Timestamp) -> Result<Renewed, StoreError> {
+    Ok(match answer {
+        Ok(Renewal::Renewed { expires_at, cancel }) => {
+            Renewed::Renewed { ttl_left: seconds(expires_at.since(now)), cancel }
+        }
+        Ok(Renewal::Fenced { fence, status }) => Renewed::Fenced { fence, status },
+        Ok(Renewal::Gone) => Renewed::Gone,
+        Err(StoreError::Refused { kind: RefusedKind::Corrupt, message }) => {
+            Renewed::Unreadable { why: message }
+        }
+        Err(error) => return Err(error),
+    })
 }
 
 /// What a request to own a task is decided on.

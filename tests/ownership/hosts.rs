@@ -144,7 +144,8 @@ async fn own_l12_a_grant_that_is_asked_for_again_is_relied_on_from_when_it_was_m
 async fn own_v1_a_task_that_is_granted_while_its_host_ends_is_interrupted_and_not_lost() {
     let on = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;
     let store = Arc::new(Faulty::new(on.store()));
-    let tenure = Tenure::open(Arc::clone(&store) as _, Settings { seed: Some(9), ..settings() }).await.unwrap();
+    let tenure =
+        Tenure::open(Arc::clone(&store) as _, Settings { seed: Some(9), ..settings() }).await.unwrap();
     let (host, gate) = (Host::new(&tenure, OwnershipSettings::default()), faulty::Gate::default());
     store.script(Method::Commit, [Some(Fault::HoldAnswer(gate.clone()))]);
     let begins = host.start(host.request(key(1)), |_| async { Ok("found".into()) });

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure::clock::SystemClock;
-use tenure::model::{Run, RunId, RunStatus, Task};
+use tenure::model::{InstanceId, Run, RunId, RunStatus, Seconds, Task};
+use tenure::ownership::{Acquire, Acquired, Ownership, OwnershipSettings, Renewed, SessionKey};
 use tenure::rules::{self, Moment, Wanted};
 use tenure::store::conformance::{claim_request, spec};
 use tenure::store::{SqliteOptions, SqliteStore, Store};
@@ -123,4 +124,32 @@ async fn own_f02_a_held_run_that_cannot_be_read_takes_neither_lease_nor_outcome_
         let ended = until(&*store, &run.run_id, |run| run.status.is_terminal()).await;
         assert_eq!((ended.status, ended.attempt), (RunStatus::Completed, 1));
     }
+}
+
+#[tokio::test]
+async fn own_f02_a_lease_whose_record_cannot_be_read_keeps_no_other_from_its_renewal() {
+    let folder = Folder::new();
+    let own = Ownership::new(Arc::new(folder.open()), OwnershipSettings::default());
+    let session = SessionKey::new("test", "host", "s").expect("a session");
+    let (owner, ttl) = (InstanceId::from_bits(1), Seconds::new(30));
+    let mut held = Vec::new();
+    for task in 1..=5 {
+        let request = Acquire::new(session.task(task), owner, format!("request-{task}"), ttl);
+        match own.acquire(&request).await.expect("an answer") {
+            Acquired::Acquired(granted) => held.push(granted),
+            other => panic!("{other:?}"),
+        }
+    }
+    let spoil = "UPDATE runs SET body = X'01FF' WHERE run_id = 'owned.test.host.s.3.1'";
+    assert_eq!(folder.sql().execute(spoil, []).expect("spoilt"), 1);
+    let renewed = own.renew(owner, &held, ttl).await.expect("an answer for each");
+    let words: Vec<_> = renewed
+        .iter()
+        .map(|renewed| match renewed {
+            Renewed::Renewed { .. } => "renewed",
+            Renewed::Unreadable { .. } => "unreadable",
+            Renewed::Fenced { .. } | Renewed::Gone => "stop",
+        })
+        .collect();
+    assert_eq!(words, ["renewed", "renewed", "unreadable", "renewed", "renewed"]);
 }

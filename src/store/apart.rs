@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::store::{RefusedKind, StoreError};
+use super::{RefusedKind, StoreError};
 
 /// How many parts may fail before it is the store that cannot be read, and not some of its records.
 const MOST: usize = 64;
@@ -23,7 +23,7 @@ fn may_be_of_one(error: &StoreError, after: Duration) -> bool {
 }
 
 /// Asks for all at once; if a record among them cannot be read, in parts. An answer for each, in order.
-pub(super) async fn each<T, A, F, Fut>(all: Vec<T>, ask: F) -> Vec<Result<A, StoreError>>
+pub(crate) async fn each<T, A, F, Fut>(all: Vec<T>, ask: F) -> Vec<Result<A, StoreError>>
 where
     T: Clone,
     F: Fn(Vec<T>) -> Fut,

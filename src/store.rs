@@ -36,6 +36,7 @@ use crate::model::{
     ScheduleState, Subject, Task, TaskId, Timestamp, Token, Trigger,
 };
 
+pub(crate) mod apart;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -53,6 +54,7 @@ mod postgres;
 mod redis;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod server_clock;
+mod sharing;
 mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod tls;

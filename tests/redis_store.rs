@@ -17,6 +17,8 @@ mod quick;
 mod redis;
 #[path = "redis_store/refused.rs"]
 mod refused;
+#[path = "redis_store/replicas.rs"]
+mod replicas;
 #[path = "redis_store/restart.rs"]
 mod restart;
 #[path = "redis_store/room.rs"]
@@ -33,9 +35,17 @@ type Named = (&'static str, fn());
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let all =
-        [kept::TESTS, lists::TESTS, quick::TESTS, refused::TESTS, restart::TESTS, room::TESTS, tls::TESTS]
-            .concat();
+    let all = [
+        kept::TESTS,
+        lists::TESTS,
+        quick::TESTS,
+        refused::TESTS,
+        replicas::TESTS,
+        restart::TESTS,
+        room::TESTS,
+        tls::TESTS,
+    ]
+    .concat();
     let missing = !arguments.list && redis_server::redis().is_err();
     let trials = all.into_iter().map(|(name, run): Named| {
         let trial = Trial::test(name, move || {

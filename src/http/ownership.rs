@@ -124,7 +124,8 @@ struct Renewals {
 /// Renews leases, up to 10,000 in one request
 ///
 /// Each answer is a command to the owner of the lease in the same place: go on (`renewed`; with `cancel`, somebody
-/// wants it stopped), or stop (`fenced`, `gone`).
+/// wants it stopped), or stop (`fenced`, `gone`). One whose record cannot be read is `unreadable`; the others are
+/// renewed.
 #[utoipa::path(post, path = "/ownership/renew", tag = "ownership", operation_id = "renew",
     request_body = schemas::Renew,
     responses((status = 200, body = schemas::Renewals)))]

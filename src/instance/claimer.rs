@@ -67,8 +67,8 @@ struct Claimer {
     instance: Arc<Instance>,
     generation: Generation,
     hints: Option<broadcast::Receiver<Hint>>,
-    /// The nonce of a claim whose answer was lost: it is asked for again (L17).
-    again: Option<u64>,
+    /// The nonce of a claim whose answer was lost, and when it was asked for first: it is asked for again (L17).
+    again: Option<(u64, Instant)>,
     /// Whether the last claim ended for want of room: then more may be ready.
     cramped: bool,
 }
@@ -91,8 +91,8 @@ impl Claimer {
         // From before the look at the store: what changes after it makes a hint.
         self.hints.get_or_insert_with(|| self.instance.store.watch());
         let mut begun = Vec::new();
-        while let Some(request) = self.next_request(context) {
-            let (limit, asked) = (request.limit, Instant::now());
+        while let Some((request, asked)) = self.next_request(context) {
+            let limit = request.limit;
             let claim = self.instance.grant(request);
             let (granted, ()) = tokio::join!(claim, self.start_all(std::mem::take(&mut begun)));
             let granted = granted?;
@@ -109,8 +109,9 @@ impl Claimer {
         Ok(self.instance.settings().poll)
     }
 
-    /// The next claim; none while there is no room, no agent, or nothing new is to begin.
-    fn next_request(&mut self, context: &ProcessContext) -> Option<ClaimRequest> {
+    /// The next claim, and when what it is granted may have been granted; none while there is no room, no agent, or
+    /// nothing new is to begin.
+    fn next_request(&mut self, context: &ProcessContext) -> Option<(ClaimRequest, Instant)> {
         let (instance, agents) = (&self.instance, self.instance.agents());
         let limit = instance.live.free().min(BATCH);
         // A generation that was sealed starts nothing: its successor claims.
@@ -120,15 +121,10 @@ impl Claimer {
             return None;
         }
         let repeat = self.again.is_some();
-        let nonce = *self.again.get_or_insert_with(|| instance.draw());
-        Some(ClaimRequest {
-            instance: instance.id,
-            nonce,
-            agents,
-            limit,
-            lease: instance.settings().lease,
-            repeat,
-        })
+        let (nonce, asked) = *self.again.get_or_insert_with(|| (instance.draw(), Instant::now()));
+        let lease = instance.settings().lease;
+        let request = ClaimRequest { instance: instance.id, nonce, agents, limit, lease, repeat };
+        Some((request, asked))
     }
 
     async fn until_due(&self) -> Result<Duration, StoreError> {
@@ -173,7 +169,8 @@ impl Claimer {
 
     // --- beginning --------------------------------------------------------------------------------------
 
-    /// Reserves the operations of runs that were granted, and stores that their attempts begin.
+    /// Reserves the operations of runs that were granted, at `asked` at the earliest, and stores that their attempts
+    /// begin.
     async fn begin(&self, granted: Vec<Run>, asked: Instant) -> Vec<Begun> {
         let reliance = self.instance.reliance();
         let mut ready = Vec::with_capacity(granted.len());
@@ -186,7 +183,7 @@ impl Claimer {
         if ready.is_empty() {
             return Vec::new();
         }
-        let deadline = asked + self.instance.settings().lease;
+        let deadline = Instant::now() + self.instance.settings().lease;
         // If the store does not answer for as long as the leases last, others take over (L19).
         let stored = self.store_starts(&ready, deadline).await.unwrap_or_default();
         ready.into_iter().zip(stored).filter_map(|(granted, run)| granted.begun(run?)).collect()
@@ -199,7 +196,9 @@ impl Claimer {
     /// Stores that attempts begin, or that runs are given back whose operation is not to be had. Answers the
     /// run of each that was stored; nothing if the store did not answer until the deadline.
     async fn store_starts(&self, granted: &[Granted], deadline: Instant) -> Option<Vec<Option<Run>>> {
-        let moment = self.until(deadline, || self.instance.moment()).await?;
+        let look = || async { Ok((Instant::now(), self.instance.moment().await?)) };
+        let (looked, moment) = self.until(deadline, look).await?;
+        self.rely(granted, looked, moment);
         let writes = self.writes(granted, moment);
         let commit = || {
             let decisions = writes.iter().cloned().map(Decision::from).collect();
@@ -214,6 +213,18 @@ impl Claimer {
             });
         }
         Some(stored)
+    }
+
+    /// What is left of each lease by the store's clock, which was asked then: a grant that is heard of late may be
+    /// younger than the first request for it.
+    fn rely(&self, granted: &[Granted], looked: Instant, moment: Moment) {
+        let settings = self.instance.settings();
+        for live in granted.iter().map(|granted| &granted.job.live) {
+            if let Some(lease) = live.run().lease {
+                let left = lease.expires_at.since(moment.now).min(settings.lease);
+                live.renewed(looked, left.saturating_sub(settings.margin()));
+            }
+        }
     }
 
     /// Decides again about a grant that others wrote to before its attempt began: somebody wants the run

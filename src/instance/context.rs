@@ -15,6 +15,9 @@ use crate::model::{
 use crate::store::{RenewRequest, Renewal, StoreError};
 use crate::workspace::{Authority, AuthorityLost, GuardedWorkspace};
 
+/// How often the store is asked for one effect whose answers come later than the lease lasts.
+const CONFIRMED: usize = 3;
+
 /// One attempt, as its agent sees it. A cheap clone; it may outlive the attempt, and then every commit is
 /// refused.
 #[derive(Clone)]
@@ -223,8 +226,14 @@ impl RunContext {
     ///
     /// Cancel safety: when the future is dropped the effect was had or not.
     pub async fn commit<R>(&self, effect: impl FnOnce() -> R) -> Result<R, AuthorityError> {
-        self.confirm().await?;
-        Ok(self.inner.held.process.commit(effect)?)
+        let lease = self.inner.instance.settings().lease;
+        for _ in 0..CONFIRMED {
+            // An answer may come late, or be read late by an OS process that was stopped: what it says is then over.
+            if self.confirm().await?.elapsed() < lease {
+                return Ok(self.inner.held.process.commit(effect)?);
+            }
+        }
+        Err(AuthorityError::Suspended { run_id: self.run_id().clone() })
     }
 
     /// [`RunContext::commit`] without asking the store: on the word of the last heartbeat, while the lease may
@@ -236,7 +245,8 @@ impl RunContext {
         self.inner.held.commit_now(effect)
     }
 
-    async fn confirm(&self) -> Result<(), AuthorityError> {
+    /// Asks the store whether the run is held. Answers when it was asked.
+    async fn confirm(&self) -> Result<Instant, AuthorityError> {
         let (instance, live) = (&self.inner.instance, &self.inner.held.live);
         let request = RenewRequest {
             instance: instance.id,
@@ -248,7 +258,7 @@ impl RunContext {
         match answers.first() {
             Some(Renewal::Renewed { .. }) => {
                 live.renewed(asked, instance.reliance());
-                Ok(())
+                Ok(asked)
             }
             _ => {
                 live.fence();

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Instance;
 use super::live::{LiveRun, StopCause};
-use crate::store::{Hint, RenewRequest, Renewal, StoreError};
+use crate::store::{Hint, RenewRequest, Renewal, StoreError, apart};
 
 /// Watches over the loop, which runs on a thread of its own: agents that block every thread of the runtime
 /// keep their leases (contract ownership.md, L14).
@@ -100,17 +100,24 @@ impl Instance {
     }
 
     async fn renew(&self, live: Vec<Arc<LiveRun>>) -> Result<(), StoreError> {
-        let asked = Instant::now();
-        let request = RenewRequest {
-            instance: self.id,
-            leases: live.iter().map(|live| (live.run_id.clone(), live.token)).collect(),
-            lease: self.settings().lease,
+        let ask = |part: Vec<Arc<LiveRun>>| async move {
+            let asked = Instant::now();
+            let request = RenewRequest {
+                instance: self.id,
+                leases: part.iter().map(|live| (live.run_id.clone(), live.token)).collect(),
+                lease: self.settings().lease,
+            };
+            let answers = self.vitals.watch(self.store.renew(request)).await?;
+            Ok(answers.into_iter().map(|answer| (answer, asked)).collect())
         };
-        let answers = self.vitals.watch(self.store.renew(request)).await?;
-        for (live, answer) in live.iter().zip(answers) {
-            self.obey(live, answer, asked);
+        let mut failed = Ok(());
+        for (live, answer) in live.iter().zip(apart::each(live.clone(), ask).await) {
+            match answer {
+                Ok((answer, asked)) => self.obey(live, answer, asked),
+                Err(error) => failed = Err(error),
+            }
         }
-        Ok(())
+        failed
     }
 
     fn obey(&self, live: &Arc<LiveRun>, command: Renewal, asked: Instant) {

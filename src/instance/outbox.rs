@@ -21,6 +21,9 @@ pub(crate) struct Item {
     pub(crate) what: What,
     /// The write as it was last tried. Tried again as it is after an answer was lost, so that it is made once.
     pub(crate) write: Option<RunWrite>,
+    /// The nonce with which the run was asked back. Asked again with it after an answer was lost, so that it is known
+    /// whose the run is.
+    pub(crate) asked_back: Option<u64>,
 }
 
 /// What is to be stored.
@@ -49,7 +52,7 @@ impl Outbox {
     pub(crate) fn push(&self, live: Arc<LiveRun>, what: What) {
         let token = live.token;
         self.unstored.fetch_add(1, Ordering::SeqCst);
-        self.queue.lock().push_back(Item { live, token, what, write: None });
+        self.queue.lock().push_back(Item { live, token, what, write: None, asked_back: None });
         self.filled.notify_one();
     }
 

@@ -1,6 +1,7 @@
 //! Work that a host executes itself: an attempt like any other, but that its run begins with its grant.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_actors::{Generation, StartError};
 use tokio::time::Instant;
@@ -12,7 +13,8 @@ use crate::model::{Run, Token};
 
 impl Instance {
     /// Executes work under its grant, as a managed process of the generation. `asked` is when the grant was asked
-    /// for. What it comes to is stored by the recorder, also when the process could not be started.
+    /// for, `left` how long its lease was then at least. What it comes to is stored by the recorder, also when the
+    /// process could not be started.
     ///
     /// # Errors
     /// [`StartError`] when the process was not started: the run is on its way to its end.
@@ -21,11 +23,12 @@ impl Instance {
         generation: &Generation,
         run: Run,
         token: Token,
-        asked: Instant,
+        (asked, left): (Instant, Duration),
         work: Work,
     ) -> Result<(), StartError> {
         let id = format!("owned:{}:{}", run.run_id, token.fence);
-        let live = LiveRun::new(run, token, asked, self.reliance());
+        let reliance = self.reliance().min(left.saturating_sub(self.settings().margin()));
+        let live = LiveRun::new(run, token, asked, reliance);
         let job = Job::owned(self, Arc::clone(&live), work);
         live.executes_in(generation.registry().start(id, job.process(None)).await?);
         Ok(())

@@ -9,13 +9,16 @@ use tenure_actors::{ProcessContext, ProcessResult};
 use super::outbox::{Item, What};
 use super::pause::Pause;
 use super::{Instance, figures};
-use crate::model::{Progress, RunId, RunStatus, Token};
+use crate::model::{Progress, Run, RunId, RunStatus};
 use crate::ownership::kept_snapshot;
 use crate::rules::{self, Moment, Moved};
-use crate::store::{Decision, LaneExpect, Refusal, RunWrite, StoreError};
+use crate::store::{Decision, LaneExpect, Refusal, StoreError, apart};
 
 /// The most writes in one commit.
 const BATCH: usize = 1000;
+
+/// How often it is decided again whether a lost run is given back, because others were first.
+const TRIES: usize = 16;
 
 /// The longest pause while the store does not answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -57,25 +60,33 @@ impl Instance {
         let moment = self.moment().await?;
         let mut tried: HashSet<RunId> = HashSet::with_capacity(batch.len());
         let mut places = Vec::with_capacity(batch.len());
-        let mut decisions = Vec::with_capacity(batch.len());
         for (place, item) in batch.iter_mut().enumerate() {
             if !tried.insert(item.live.run_id.clone()) {
                 continue;
             }
             let stamp = self.draw();
-            if let Ok(write) = item.decide(Moment { stamp, ..moment }) {
-                decisions.push(Decision::from(write));
-                places.push(Some(place));
-            } else {
-                places.push(None);
+            if item.decide(Moment { stamp, ..moment }).is_ok() {
+                places.push(place);
             }
         }
-        let answers = self.commit(decisions).await?;
-        let mut answers = answers.into_iter();
-        let mut settled = HashSet::new();
-        for (place, run_id) in places.into_iter().flatten().zip(&mut answers) {
-            if self.settle(&mut batch[place], run_id).await? {
-                settled.insert(place);
+        let answers = self.commit_items(batch, places.clone()).await;
+        let (mut settled, mut failed) = (HashSet::new(), Ok(()));
+        for (place, answer) in places.into_iter().zip(answers) {
+            let over = match answer {
+                Ok(answer) => self.settle(&mut batch[place], answer).await,
+                Err(error) => {
+                    failed = Err(error);
+                    continue;
+                }
+            };
+            match over {
+                Ok(true) => drop(settled.insert(place)),
+                Ok(false) => {}
+                // The store has gone meanwhile: those that follow are written again, and recognised.
+                Err(error) => {
+                    failed = Err(error);
+                    break;
+                }
             }
         }
         let mut place = 0;
@@ -86,7 +97,20 @@ impl Instance {
         let over: Vec<Item> = batch.extract_if(.., is_over).collect();
         self.let_go(&over);
         self.outbox.settled(over.len());
-        Ok(())
+        failed
+    }
+
+    /// Commits the writes of items; an answer for each.
+    async fn commit_items(
+        &self,
+        batch: &[Item],
+        places: Vec<usize>,
+    ) -> Vec<Result<Result<(), Refusal>, StoreError>> {
+        let commit = |part: Vec<usize>| {
+            let writes = part.into_iter().filter_map(|place| batch.get(place)?.write.clone());
+            self.commit(writes.map(Decision::from).collect())
+        };
+        apart::each(places, commit).await
     }
 
     /// Whether an item needs no other try.
@@ -135,33 +159,39 @@ impl Instance {
         if !matches!(item.what, What::Ended(rules::Outcome::Completed(_), _)) {
             return Ok(false);
         }
-        let Some(run) = self.vitals.watch(self.store.run(&item.live.run_id)).await? else { return Ok(false) };
-        let (moment, nonce) = (self.moment().await?, self.draw());
-        let lease = self.settings().lease;
-        let Ok(write) = rules::reinstate(&run, item.token, self.id, nonce, lease, moment) else {
-            return Ok(false);
+        let nonce = *item.asked_back.get_or_insert_with(|| self.draw());
+        for _ in 0..TRIES {
+            let found = self.vitals.watch(self.store.run(&item.live.run_id)).await?;
+            let Some(run) = found else { return Ok(false) };
+            if run.token().is_some_and(|token| token.nonce == nonce) {
+                item.given_back(run);
+                return Ok(true);
+            }
+            let Some(decision) = self.asking_back(item, &run, nonce).await? else { return Ok(false) };
+            if let Err(refusal) = self.commit_one(decision).await? {
+                tracing::debug!(run = %run.run_id, %refusal, "decided again");
+            }
+        }
+        tracing::warn!(run = %item.live.run_id, "a lost run was not given back: others were first each time");
+        Ok(false)
+    }
+
+    /// None if somebody has succeeded its holder, or there is no room in its lanes.
+    async fn asking_back(&self, item: &Item, run: &Run, nonce: u64) -> Result<Option<Decision>, StoreError> {
+        let (moment, lease) = (self.moment().await?, self.settings().lease);
+        let Ok(write) = rules::reinstate(run, item.token, self.id, nonce, lease, moment) else {
+            return Ok(None);
         };
-        let run = write.run.clone();
-        let mut decision = Decision::from(write);
+        let mut lanes = Vec::with_capacity(run.spec.lanes.len());
         for lane in &run.spec.lanes {
             let view = self.vitals.watch(self.store.lane(&lane.name)).await?;
             let others = view.active.iter().filter(|other| other.status.takes_room()).count();
             if others >= lane.limit as usize {
-                return Ok(false);
+                return Ok(None);
             }
-            decision.lanes.push(LaneExpect { name: Arc::clone(&lane.name), version: view.version });
+            lanes.push(LaneExpect { name: Arc::clone(&lane.name), version: view.version });
         }
-        match self.commit_one(decision).await? {
-            Ok(()) => {
-                item.token = Token { fence: run.fence, nonce };
-                item.live.set_run(run);
-                Ok(true)
-            }
-            Err(refusal) => {
-                tracing::warn!(%refusal, "a lost run was not given back");
-                Ok(false)
-            }
-        }
+        Ok(Some(Decision { lanes, ..Decision::from(write) }))
     }
 
     fn let_go(&self, over: &[Item]) {
@@ -173,9 +203,10 @@ impl Instance {
 }
 
 impl Item {
-    fn decide(&mut self, moment: Moment) -> Result<RunWrite, Moved> {
-        if let Some(write) = &self.write {
-            return Ok(write.clone());
+    /// Decides what is written, unless that was decided before.
+    fn decide(&mut self, moment: Moment) -> Result<(), Moved> {
+        if self.write.is_some() {
+            return Ok(());
         }
         let run = self.live.run();
         let write = match self.what.clone() {
@@ -192,8 +223,15 @@ impl Item {
                 })
             }
         }?;
-        self.write = Some(write.clone());
-        Ok(write)
+        self.write = Some(write);
+        Ok(())
+    }
+
+    /// The run was given back under another token.
+    fn given_back(&mut self, run: Run) {
+        self.token = run.token().unwrap_or(self.token);
+        self.asked_back = None;
+        self.live.set_run(run);
     }
 
     /// Whether the run is not running any more by what is known here: there is nothing to be stored.

@@ -305,6 +305,11 @@ pub enum Renewed {
     },
     /// Stop: there is no such run.
     Gone,
+    /// Nothing is known of it, and it was not renewed: its record cannot be read. The others of the call were (F2).
+    Unreadable {
+        /// Why.
+        why: String,
+    },
 }
 
 /// What became of an outcome.

@@ -27,9 +27,11 @@ impl Ownership {
             CancelScope::Run { key, run } => self.cancel_task(key, Some(*run), cancel).await,
             CancelScope::Task(key) => self.cancel_task(key, None, cancel).await,
             CancelScope::Session(key) => match self.stored(key).await? {
-                Some(_) => Ok(CancelAnswer::Requested {
-                    runs: self.cancel_live(key, &request(cancel), false).await?,
-                }),
+                Some(stored) => {
+                    let live = self.live_until(key, stored.session.revision).await?;
+                    let runs = self.cancel_all(&live, &request(cancel), false).await?;
+                    Ok(CancelAnswer::Requested { runs })
+                }
                 None => Ok(CancelAnswer::NotFound),
             },
         }
@@ -133,16 +135,24 @@ impl Ownership {
         Err(contended(&run_id))
     }
 
-    /// Cancels whatever runs in a session; answers how much that was. What was superseded is over but for its
-    /// record: that ends with its session.
-    async fn cancel_live(
+    /// The runs of a session that have not ended and began when it was at this revision, or before (I11).
+    async fn live_until(&self, key: &SessionKey, revision: u64) -> Result<Vec<Run>, Error> {
+        let mut live = self.live(key).await?;
+        // When one began that cannot be read is not known: it goes with the others.
+        live.retain(|run| OwnedSpec::of(run).map_or(true, |spec| spec.revision <= revision));
+        Ok(live)
+    }
+
+    /// Cancels runs of a session; answers how much that was. What was superseded is over but for its record: that
+    /// ends with its session.
+    async fn cancel_all(
         &self,
-        key: &SessionKey,
+        live: &[Run],
         request: &CancelRequest,
         superseded: bool,
     ) -> Result<usize, Error> {
         let mut met = 0;
-        for run in self.live(key).await?.iter().filter(|run| superseded || run.blocked_by.is_none()) {
+        for run in live.iter().filter(|run| superseded || run.blocked_by.is_none()) {
             let found = self.cancel_run(&run.run_id, request).await?;
             met += usize::from(found.is_some_and(|met| !met.had_ended));
         }
@@ -176,13 +186,15 @@ impl Ownership {
             // By who finds it, should this call not live to do so.
             force_after: Some(wait + self.settings.grace),
         };
-        self.cancel_live(key, &asked, true).await?;
-        while Instant::now() < deadline && !self.live(key).await?.is_empty() {
+        // Who starts something now has seen the session as the release left it: that is another one (S6.4).
+        let before = revision.saturating_sub(1);
+        self.cancel_all(&self.live_until(key, before).await?, &asked, true).await?;
+        while Instant::now() < deadline && !self.live_until(key, before).await?.is_empty() {
             watch.changed_until(deadline).await;
         }
         let force = CancelRequest { mode: CancelMode::Force, ..asked };
         let mut still_running = 0;
-        for run in self.live(key).await? {
+        for run in self.live_until(key, before).await? {
             let met = self.cancel_run(&run.run_id, &force).await?;
             still_running += usize::from(met.is_some_and(|met| met.at_once));
         }

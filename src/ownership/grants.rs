@@ -11,11 +11,11 @@ use super::record::{Mark, OwnedSpec, Parent, Policies, Session, Stored, metadata
 use super::{Ownership, TRIES, contended, derived, draw};
 use crate::error::Error;
 use crate::model::{
-    AgentId, Idempotency, InstanceId, Invalid, Limits, Problem, Run, RunSpec, RunStatus, Seconds, Token,
-    Trigger,
+    AgentId, Idempotency, InstanceId, Invalid, Limits, Problem, Run, RunSpec, RunStatus, Seconds, Timestamp,
+    Token, Trigger,
 };
 use crate::rules::{self, Grant, Moment, Moved};
-use crate::store::{Decision, Refusal, RenewRequest, Renewal, RunWrite};
+use crate::store::{Decision, Refusal, RefusedKind, RenewRequest, Renewal, RunWrite, StoreError, apart};
 
 /// The longest lease: a day.
 const MOST_TTL: Seconds = Seconds::new(86_400);
@@ -54,8 +54,12 @@ impl Ownership {
         Ok(self.acquire_run(request).await?.0)
     }
 
-    /// [`Ownership::acquire`], with the run if it was granted.
-    pub(super) async fn acquire_run(&self, request: &Acquire) -> Result<(Acquired, Option<Run>), Error> {
+    /// [`Ownership::acquire`], with the run if it was granted, and how long its lease still was when the store was
+    /// asked: a grant that was made before is not made anew.
+    pub(super) async fn acquire_run(
+        &self,
+        request: &Acquire,
+    ) -> Result<(Acquired, Option<(Run, Duration)>), Error> {
         check(request)?;
         let (key, nonce) = (&request.key.session, draw());
         self.admits(key)?;
@@ -71,7 +75,8 @@ impl Ownership {
                     if granted {
                         self.follow_parent(&key.session, &run).await?;
                     }
-                    return Ok((answer, granted.then_some(*run)));
+                    let left = run.lease.map(|lease| lease.expires_at.since(moment.now)).unwrap_or_default();
+                    return Ok((answer, granted.then_some((*run, left))));
                 }
                 Decided::InTheWay(key) => {
                     return Ok((Acquired::Conflict { actual: self.inspect(&key).await? }, None));
@@ -81,7 +86,7 @@ impl Ownership {
                         if let Some(run) = &run {
                             self.follow_parent(key, run).await?;
                         }
-                        return Ok((Acquired::Acquired(held), run));
+                        return Ok((Acquired::Acquired(held), run.map(|run| (run, request.ttl.duration()))));
                     }
                     Err(refusal) => tracing::debug!(%refusal, "decided again"),
                 },
@@ -153,10 +158,12 @@ impl Ownership {
         Ok(Acquired::Conflict { actual: self.inspect(key).await? })
     }
 
-    /// Renews leases, all in one call; each answer is a command.
+    /// Renews leases, all in one call; each answer is a command. One of another namespace among them is answered as
+    /// what does not exist, one that cannot be read as such: neither keeps the others from theirs.
     ///
     /// # Errors
-    /// [`Error::Store`]: they may have been renewed; renewing again is harmless (L16).
+    /// [`Error::NotFound`] when all of them are of another namespace; [`Error::Store`]: they may have been renewed;
+    /// renewing again is harmless (L16).
     pub async fn renew(
         &self,
         owner: InstanceId,
@@ -164,22 +171,23 @@ impl Ownership {
         ttl: Seconds,
     ) -> Result<Vec<Renewed>, Error> {
         check_ttl(ttl)?;
-        let mut ids = Vec::with_capacity(leases.len());
-        for held in leases {
+        let admitted: Vec<bool> = leases.iter().map(|held| self.admits(&held.key.session).is_ok()).collect();
+        if let (Some(held), false) = (leases.first(), admitted.contains(&true)) {
             self.admits(&held.key.session)?;
+        }
+        let mut ids = Vec::with_capacity(leases.len());
+        for (held, _) in leases.iter().zip(&admitted).filter(|(_, admitted)| **admitted) {
             ids.push((held.key.run_id(held.run)?, held.token));
         }
-        let request = RenewRequest { instance: owner, leases: ids, lease: ttl.duration() };
-        let answers = self.store.renew(request).await?;
+        let ask = |leases| self.store.renew(RenewRequest { instance: owner, leases, lease: ttl.duration() });
+        let mut answers = apart::each(ids, ask).await.into_iter();
         let now = self.store.now().await?;
-        let command = |renewal: Renewal| match renewal {
-            Renewal::Renewed { expires_at, cancel } => {
-                Renewed::Renewed { ttl_left: seconds(expires_at.since(now)), cancel }
-            }
-            Renewal::Fenced { fence, status } => Renewed::Fenced { fence, status },
-            Renewal::Gone => Renewed::Gone,
-        };
-        Ok(answers.into_iter().map(command).collect())
+        let mut renewed = Vec::with_capacity(leases.len());
+        for admitted in admitted {
+            let answer = if admitted { answers.next() } else { Some(Ok(Renewal::Gone)) };
+            renewed.extend(answer.map(|answer| renewal(answer, now)).transpose()?);
+        }
+        Ok(renewed)
     }
 
     /// Declares that the owner who was seen under a fence is gone, if their lease expired for at least the grace by
@@ -274,6 +282,21 @@ impl Ownership {
         }
         Err(contended(key))
     }
+}
+
+/// What the owner of a lease is told.
+fn renewal(answer: Result<Renewal, StoreError>, now: Timestamp) -> Result<Renewed, StoreError> {
+    Ok(match answer {
+        Ok(Renewal::Renewed { expires_at, cancel }) => {
+            Renewed::Renewed { ttl_left: seconds(expires_at.since(now)), cancel }
+        }
+        Ok(Renewal::Fenced { fence, status }) => Renewed::Fenced { fence, status },
+        Ok(Renewal::Gone) => Renewed::Gone,
+        Err(StoreError::Refused { kind: RefusedKind::Corrupt, message }) => {
+            Renewed::Unreadable { why: message }
+        }
+        Err(error) => return Err(error),
+    })
 }
 
 /// What a request to own a task is decided on.

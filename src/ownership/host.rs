@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::answers::{Acquire, Acquired, Held};
 use super::blobs::Unkept;
@@ -164,6 +164,13 @@ impl Host {
         self.tenure.instance.verdicts.wait().is_none()
     }
 
+    /// Whether a run is held here under a fence, whatever its lease says: after a pause of this host its heartbeat has
+    /// its say first (L10).
+    pub(super) fn holds(&self, key: &TaskKey, run: u32, fence: u64) -> bool {
+        let live = key.run_id(run).ok().and_then(|run_id| self.tenure.instance.live.get(&run_id));
+        live.is_some_and(|live| live.token.fence == fence && !live.fenced.is_cancelled())
+    }
+
     pub(super) fn request_ttl(&self) -> Seconds {
         seconds(self.tenure.settings().lease)
     }
@@ -202,7 +209,7 @@ impl Host {
         let request = Acquire { owner: instance.id, ttl: seconds(settings.lease), ..request };
         let asked = Instant::now();
         let (answer, run) = self.acquire(&request, asked).await?;
-        let (Acquired::Acquired(held), Some(run)) = (&answer, run) else { return Ok(answer) };
+        let (Acquired::Acquired(held), Some((run, left))) = (&answer, run) else { return Ok(answer) };
         if instance.live.get(&run.run_id).is_some_and(|live| live.token == held.token) {
             // Asked for again: it is executed already.
             return Ok(answer);
@@ -219,10 +226,12 @@ impl Host {
             most_checkpoint: self.ownership.settings().outcome_limit,
         };
         let generation = self.tenure.application().current();
-        match instance.execute_owned(&generation, run, held.token, asked, work).await {
+        match instance.execute_owned(&generation, run, held.token, (asked, left), work).await {
             Ok(()) => Ok(answer),
             Err(error) if instance.is_draining() => {
                 tracing::debug!(%error, "not started: the host is shutting down");
+                // Who stores that may have ended before it was granted.
+                let _stored = timeout(instance.settings().stores_within(), instance.flush()).await;
                 Err(Error::Draining)
             }
             Err(error) => Err(Error::Supervision(error.to_string().into())),
@@ -230,7 +239,11 @@ impl Host {
     }
 
     /// Asks until the store answers, with the same request, no longer than half of a lease lasts.
-    async fn acquire(&self, request: &Acquire, asked: Instant) -> Result<(Acquired, Option<Run>), Error> {
+    async fn acquire(
+        &self,
+        request: &Acquire,
+        asked: Instant,
+    ) -> Result<(Acquired, Option<(Run, Duration)>), Error> {
         let deadline = asked + request.ttl.duration() / 2;
         let mut pause = Duration::from_millis(20);
         loop {

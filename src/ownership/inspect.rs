@@ -72,24 +72,8 @@ impl Ownership {
                 return Ok(SessionInspection::of(key.clone()));
             };
             let Latest { runs, left_out } = self.latest(&stored).await?;
-            let now = self.store.now().await?;
-            let mut tasks = Vec::with_capacity(runs.len());
-            for (task, found) in runs {
-                let task = key.task(task);
-                match found {
-                    Found::Run(run) => {
-                        let described = self.describe(&task, &run, now).await?;
-                        tasks.extend(described.map(|described| {
-                            let acknowledged = stored.session.is_acknowledged(task.task, described.run);
-                            Inspection { acknowledged: acknowledged.is_some(), ..described }
-                        }));
-                    }
-                    Found::Corrupt { name, why } => {
-                        let run = numbers(&name).map_or(0, |(_, run)| run);
-                        tasks.push(bare(task, run, TaskState::Unreadable { why }));
-                    }
-                }
-            }
+            // What was lost and is given back meanwhile is looked at again: it is not left out.
+            let Some(tasks) = self.picture(&stored, runs).await? else { continue };
             // What began or was forgotten in between belongs to another picture.
             if self.stands(&stored).await? {
                 let revision = stored.session.revision;
@@ -97,6 +81,31 @@ impl Ownership {
             }
         }
         Err(contended(key))
+    }
+
+    /// How the tasks of a session stand by these runs; none if one has moved on while the rest of it was read.
+    async fn picture(
+        &self,
+        stored: &Stored,
+        runs: BTreeMap<u64, Found>,
+    ) -> Result<Option<Vec<Inspection>>, Error> {
+        let (session, now) = (&stored.session, self.store.now().await?);
+        let mut tasks = Vec::with_capacity(runs.len());
+        for (task, found) in runs {
+            let key = session.key.task(task);
+            tasks.push(match found {
+                Found::Run(run) => {
+                    let Some(described) = self.describe(&key, &run, now).await? else { return Ok(None) };
+                    let acknowledged = session.is_acknowledged(task, described.run).is_some();
+                    Inspection { acknowledged, ..described }
+                }
+                Found::Corrupt { name, why } => {
+                    let run = numbers(&name).map_or(0, |(_, run)| run);
+                    bare(key, run, TaskState::Unreadable { why })
+                }
+            });
+        }
+        Ok(Some(tasks))
     }
 
     /// The latest run of each task of a session, the outcomes that have no room left out.

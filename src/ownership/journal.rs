@@ -13,13 +13,11 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Ownership;
 use super::answers::{Held, Published, Regranted};
 use super::host::Host;
 use super::outcome::Outcome;
 use crate::error::Error;
 use crate::instance::Instance;
-use crate::model::{InstanceId, Seconds};
 use crate::tasks::blocking;
 
 const ENTRY: &str = "outcome";
@@ -57,12 +55,25 @@ impl Journal {
     /// Keeps an outcome, and lets go of those whose runs are no longer held here.
     pub(super) async fn keep(&self, instance: &Instance, held: Held, outcome: Outcome) -> io::Result<()> {
         self.let_go(instance).await?;
-        let path = self.folder.join(format!("{}.{ENTRY}", Uuid::new_v4().simple()));
+        let path = self.place();
         let (folder, place) = (self.folder.clone(), path.clone());
         let entry = serde_json::to_vec(&Entry { held: held.clone(), outcome })?;
         blocking(move || put(&folder, &place, &entry)).await??;
         self.written.lock().push((path, held));
         Ok(())
+    }
+
+    /// Puts an entry in the place of another, and answers where it is.
+    async fn replace(&self, before: PathBuf, entry: &Entry) -> io::Result<PathBuf> {
+        let (folder, path) = (self.folder.clone(), self.place());
+        let (place, entry) = (path.clone(), serde_json::to_vec(entry)?);
+        blocking(move || put(&folder, &place, &entry).and_then(|()| remove(&before))).await??;
+        Ok(path)
+    }
+
+    /// Where nothing is yet.
+    fn place(&self) -> PathBuf {
+        self.folder.join(format!("{}.{ENTRY}", Uuid::new_v4().simple()))
     }
 
     async fn let_go(&self, instance: &Instance) -> io::Result<()> {
@@ -152,33 +163,23 @@ impl Host {
                 recovered.unreadable += 1;
                 continue;
             };
-            match recover(self.ownership(), self.instance_id(), ttl, held, outcome).await? {
-                true => recovered.published += 1,
-                false => recovered.refused += 1,
+            let (own, mut path) = (self.ownership(), path);
+            let mut published = own.publish(&held, outcome.clone()).await?;
+            if matches!(published, Published::Fenced { .. })
+                && let Regranted::Acquired(held) = own.reinstate(&held, self.instance_id(), ttl).await?
+            {
+                // If it is not published now and is lost once more, only this token proves whose it was.
+                let entry = Entry { held: held.clone(), outcome: outcome.clone() };
+                path = journal.replace(path, &entry).await.map_err(unusable)?;
+                published = own.publish(&held, outcome).await?;
+            }
+            match published {
+                Published::Committed | Published::AlreadyCommitted => recovered.published += 1,
+                _ => recovered.refused += 1,
             }
             blocking(move || remove(&path)).await.and_then(|removed| removed).map_err(unusable)?;
         }
         Ok(recovered)
-    }
-}
-
-/// Whether it counts now, or did before.
-async fn recover(
-    own: &Ownership,
-    here: InstanceId,
-    ttl: Seconds,
-    held: Held,
-    outcome: Outcome,
-) -> Result<bool, Error> {
-    let counts =
-        |published: &Published| matches!(published, Published::Committed | Published::AlreadyCommitted);
-    let published = own.publish(&held, outcome.clone()).await?;
-    if !matches!(published, Published::Fenced { .. }) {
-        return Ok(counts(&published));
-    }
-    match own.reinstate(&held, here, ttl).await? {
-        Regranted::Acquired(again) => Ok(counts(&own.publish(&again, outcome).await?)),
-        Regranted::Fenced { .. } => Ok(false),
     }
 }
 

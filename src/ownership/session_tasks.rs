@@ -526,14 +526,15 @@ impl SessionTasks {
         Ok(self.verdict(&inspection).await?.unwrap_or(inspection))
     }
 
-    /// Declares a task lost whose owner did not renew its lease for the whole grace.
+    /// Declares a task lost whose owner did not renew its lease for the whole grace, unless that is this host.
     async fn verdict(&self, inspection: &Inspection) -> Result<Option<Inspection>, Error> {
         let TaskState::Suspect { fence, expired_for, .. } = inspection.state else { return Ok(None) };
         let ownership = self.host.ownership();
-        if expired_for.duration() < ownership.settings().grace || !self.host.judges() {
+        let Inspection { key, run, .. } = inspection;
+        let judged = self.host.judges() && !self.host.holds(key, *run, fence);
+        if expired_for.duration() < ownership.settings().grace || !judged {
             return Ok(None);
         }
-        let Inspection { key, run, .. } = inspection;
         match ownership.declare_lost(key, *run, fence, None).await? {
             DeclaredLost::Lost { state } | DeclaredLost::Changed { state } => Ok(Some(state)),
         }

@@ -20,6 +20,7 @@ mod claims;
 mod data;
 mod events;
 mod idempotency;
+mod laneless;
 mod lanes;
 mod leases;
 mod owned;
@@ -86,6 +87,7 @@ use list;
 pub fn cases() -> Vec<Case> {
     let files = [
         runs::CASES,
+        laneless::CASES,
         leases::CASES,
         claims::CASES,
         lanes::CASES,

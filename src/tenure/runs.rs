@@ -69,9 +69,25 @@ impl Tenure {
     pub async fn run_now(&self, task_id: &TaskId, request: RunRequest) -> Result<Run, Error> {
         let (task, _) = self.task(task_id).await?;
         if !task.spec.enabled && !request.override_pause {
-            return Err(Error::Paused { task_id: task_id.clone() });
+            // Who asks again has their run, whatever became of the task meanwhile.
+            let before = self.asked_before(task_id, &request).await?;
+            return before.ok_or_else(|| Error::Paused { task_id: task_id.clone() });
         }
         self.want(task, request, Trigger::Manual, None).await
+    }
+
+    /// The run that was made for this request, if it has a key and is made again.
+    async fn asked_before(&self, task_id: &TaskId, request: &RunRequest) -> Result<Option<Run>, Error> {
+        let Some(key) = &request.idempotency_key else { return Ok(None) };
+        let found = self.instance.store.run_by_key(task_id, key).await?;
+        let of_another = |run: &Run| {
+            let digest = run.spec.idempotency.as_ref().map(|idempotency| idempotency.digest);
+            digest != Some(request.digest())
+        };
+        match found {
+            Some(run) if of_another(&run) => Err(Error::KeyConflict { run_id: run.run_id }),
+            found => Ok(found),
+        }
     }
 
     /// Does an ended run again, as a new run of its task, by the task as it is now (rulings).

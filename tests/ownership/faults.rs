@@ -15,7 +15,7 @@ use tenure::ownership::{
     Ownership, OwnershipSettings, Published, Registered, Regranted, Release, Released, Renewed, Retention,
     SessionKey,
 };
-use tenure::store::faulty::{Fault, Faulty, Method};
+use tenure::store::faulty::{Fault, Faulty, Gate, Method};
 use tenure::store::{MemoryStore, StoreError};
 
 use crate::replicas::SECOND;
@@ -114,6 +114,28 @@ async fn own_f1_an_outcome_that_fails_is_published_once() {
         let expected = if happened(&fault) { Published::AlreadyCommitted } else { Published::Committed };
         assert_eq!(again, expected);
     }
+}
+
+/// Between the two looks that it takes to tell of a lost task.
+#[tokio::test]
+async fn own_s7_5_a_task_that_is_given_back_while_it_is_listed_is_listed() {
+    let w = World::new();
+    let held = w.started().await;
+    w.clock.advance(50 * SECOND);
+    let lost = w.sound.declare_lost(&held.key, held.run, held.token.fence, None).await.unwrap();
+    assert!(matches!(lost, DeclaredLost::Lost { .. }), "{lost:?}");
+    let gate = Gate::default();
+    w.fail(Method::Attempts, Fault::Hold(gate.clone()));
+    let back = async {
+        gate.reached().await;
+        let back = w.sound.reinstate(&held, owner(), TTL).await.unwrap();
+        assert!(matches!(back, Regranted::Acquired(_)), "{back:?}");
+        gate.pass();
+    };
+    let s = session();
+    let (listed, ()) = tokio::join!(w.own.inspect_session(&s), back);
+    let states: Vec<_> = listed.unwrap().tasks.into_iter().map(|task| task.state.as_str()).collect();
+    assert_eq!(states, ["running"]);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! What hosts promise of the work they own: leases, shutdown, limits.
 
-use std::sync::Arc;
+use std::iter::repeat_n;
+use std::sync::{Arc, Mutex};
 
 use tenure::clock::ManualClock;
 use tenure::model::{AgentId, CancelMode, Payload, Seconds, TaskId, TaskSpec, Timestamp};
@@ -8,6 +9,7 @@ use tenure::ownership::{
     Acquired, Cancel, CancelAnswer, CancelScope, Continued, CutOff, Done, Host, OwnershipSettings, Release,
     Released, Retention, SessionKey, StartedTask, TaskKey, TaskState,
 };
+use tenure::store::faulty::{self, Fault, Faulty, Method};
 use tenure::store::{MemoryStore, PageRequest, RunFilter, Store};
 use tenure::testkit::{Script, TestHost};
 use tenure::{AuthorityError, Error, RunContext, RunRequest, Settings, Tenure};
@@ -160,6 +162,21 @@ async fn own_l8_a_jump_of_the_stores_clock_loses_nobody_who_renews_within_the_gr
 }
 
 #[tokio::test(start_paused = true)]
+async fn own_l10_a_host_that_was_paused_does_not_take_its_own_work_for_lost() {
+    let a = Replica::open().await;
+    let task = a.start("stored", "90 found").await;
+    a.host.advance(10 * SECOND).await;
+    a.host.cut_off();
+    a.host.advance(LAPSE).await;
+    // A turn comes before the next heartbeat does.
+    a.host.reconnect();
+    let line = a.line(task).await;
+    assert!(line.starts_with(&format!("Task {task} [running")), "{line}");
+    a.host.advance(60 * SECOND).await;
+    assert_eq!(a.answer(task).await, "found, asked 1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn own_l12_work_of_a_host_that_is_cut_off_pauses_or_stops() {
     for policy in [CutOff::Pause, CutOff::Cancel] {
         let test = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;
@@ -189,6 +206,56 @@ async fn own_l12_work_of_a_host_that_is_cut_off_pauses_or_stops() {
         let text = seen.state.finished().unwrap().result.as_ref().unwrap().preview();
         assert_eq!(text, "suspended", "no effect, and its outcome was published under the lease that stood");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_l12_a_grant_that_is_asked_for_again_is_relied_on_from_when_it_was_made() {
+    let on = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;
+    let store = Arc::new(Faulty::new(on.store()));
+    let tenure =
+        Tenure::open(Arc::clone(&store) as _, Settings { seed: Some(9), ..settings() }).await.unwrap();
+    let host = Host::new(&tenure, OwnershipSettings::default());
+    let said: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let work = || {
+        let said = Arc::clone(&said);
+        |context: RunContext| async move {
+            for _ in 0..2 {
+                said.lock().unwrap().push(context.commit_now(|| ()).is_ok());
+                pass(15 * SECOND).await;
+            }
+            Ok("done".into())
+        }
+    };
+    let request = host.request(key(1));
+    // It is granted, and the host does not hear of it.
+    store.script(Method::Commit, [Some(Fault::LoseAnswer)]);
+    store.script(Method::Task, [None, Some(Fault::Refuse)]);
+    store.script(Method::Renew, repeat_n(Some(Fault::Refuse), 1000));
+    assert!(matches!(host.start(request.clone(), work()).await, Err(Error::Store(_))));
+    on.advance(20 * SECOND).await;
+    let again = host.start(request, work()).await.unwrap();
+    assert!(matches!(again, Acquired::Acquired(_)), "{again:?}");
+    on.advance(20 * SECOND).await;
+    assert_eq!(*said.lock().unwrap(), [true, false], "at 20 s and at 35 s of a lease of 30 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_v1_a_task_that_is_granted_while_its_host_ends_is_interrupted_and_not_lost() {
+    let on = TestHost::open_with("2026-01-01T00:00:00Z", settings()).await;
+    let store = Arc::new(Faulty::new(on.store()));
+    let tenure =
+        Tenure::open(Arc::clone(&store) as _, Settings { seed: Some(9), ..settings() }).await.unwrap();
+    let (host, gate) = (Host::new(&tenure, OwnershipSettings::default()), faulty::Gate::default());
+    store.script(Method::Commit, [Some(Fault::HoldAnswer(gate.clone()))]);
+    let begins = host.start(host.request(key(1)), |_| async { Ok("found".into()) });
+    let ends = async {
+        gate.reached().await;
+        tenure.shutdown().await.unwrap();
+        gate.pass();
+    };
+    let (begun, ()) = tokio::join!(begins, ends);
+    assert!(matches!(begun, Err(Error::Draining)), "{begun:?}");
+    assert_eq!((state(&host, 1).await.as_str(), tenure.health().unstored), ("failed interrupted", 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -253,7 +253,7 @@ async fn answer(own: &Ownership, who: usize, ask: &Ask, owners: &[tenure::model:
         Ask::Renew(held) => {
             match own.renew(owners[who], std::slice::from_ref(held), TTL).await.unwrap().remove(0) {
                 Renewed::Renewed { ttl_left, .. } => Answer::Renewed(held.clone(), ttl_left.duration()),
-                Renewed::Fenced { .. } | Renewed::Gone => Answer::Nothing,
+                Renewed::Fenced { .. } | Renewed::Gone | Renewed::Unreadable { .. } => Answer::Nothing,
             }
         }
         Ask::Publish(held) => {

@@ -1,10 +1,13 @@
 //! What was computed and not stored when a machine died (P3).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tenure::model::Payload;
 use tenure::ownership::{Acquire, Acquired, Done, Host, OwnershipSettings, Recovered, SessionKey, TaskKey};
+use tenure::store::faulty::{Fault, Faulty, Method};
 use tenure::testkit::TestHost;
+use tenure::{Error, Settings, Tenure};
 
 use crate::replicas::{LAPSE, SECOND, pass, settings};
 
@@ -125,4 +128,31 @@ async fn a_folder_that_cannot_be_used_is_named_and_stops_no_work() {
     start(&host, 1).await;
     first.advance(2 * SECOND).await;
     assert_eq!(state(&host, 1).await.0, "completed");
+}
+
+/// A host that recovers, and fails as the test says.
+async fn recovering(on: &TestHost, journal: &Path) -> (Host, Arc<Faulty>) {
+    let store = Arc::new(Faulty::new(on.store()));
+    let settings = Settings { seed: Some(9), ..settings() };
+    let tenure = Tenure::open(Arc::clone(&store) as _, settings).await.unwrap();
+    (Host::new(&tenure, OwnershipSettings::default()).with_journal(journal), store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_p3_a_task_that_is_lost_once_more_before_it_is_published_is_recovered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (host, again) = died(folder.path(), 1).await;
+    host.advance(LAPSE).await;
+    again.ownership().declare_lost(&key(1), 1, 1, None).await.unwrap();
+    let (between, store) = recovering(&host, folder.path()).await;
+    // It is told that the outcome came late; the task is given back; the outcome is not published.
+    store.script(Method::Commit, [None, None, Some(Fault::Refuse)]);
+    assert!(matches!(between.recover().await, Err(Error::Store(_))));
+    assert_eq!((state(&again, 1).await.0.as_str(), entries(folder.path())), ("running", 1));
+    drop(between);
+    host.advance(LAPSE).await;
+    again.ownership().declare_lost(&key(1), 1, 2, None).await.unwrap();
+    assert_eq!(state(&again, 1).await.0, "lost");
+    assert_eq!(again.recover().await.unwrap(), Recovered { published: 1, ..Recovered::default() });
+    assert_eq!((state(&again, 1).await, entries(folder.path())), (("completed".into(), true), 0));
 }

@@ -142,6 +142,7 @@ fn every_answer_is_read_back() {
     reads_back(&Renewed::Renewed { ttl_left: Seconds::new(3), cancel: None });
     reads_back(&Renewed::Fenced { fence: 3, status: RunStatus::Lost });
     reads_back(&Renewed::Gone);
+    reads_back(&Renewed::Unreadable { why: "it cannot be read".into() });
     reads_back(&Published::Committed);
     reads_back(&Published::AlreadyTerminal { outcome: Box::new(finished()) });
     reads_back(&Published::Fenced { state: state() });

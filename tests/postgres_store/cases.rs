@@ -52,6 +52,7 @@ list! {
     field_g01_the_planner_is_told_of_a_table_that_has_grown,
     field_g01_the_planner_is_told_again_of_a_table_that_was_emptied,
     a_call_that_the_server_cannot_take_fails_alone,
+    a_call_that_the_server_cannot_take_fails_alone_though_others_went_out_behind_it,
 }
 
 const NOW: Timestamp = Timestamp::from_ms(1_769_850_000_000);
@@ -310,18 +311,22 @@ async fn end_sessions(sql: &tokio_postgres::Client, schema: &str) {
     sql.query_one(end, &[&schema]).await.unwrap();
 }
 
+/// Who waits for a lock of this session is known to be a session of the store.
+async fn until_it_waits(sql: &tokio_postgres::Client, schema: &str) {
+    let waiting = "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+        JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND NOT l.granted";
+    while sql.query_one(waiting, &[&schema]).await.unwrap().get::<_, i64>(0) == 0 {}
+}
+
 async fn a_lost_session_is_made_anew_and_watchers_are_told_of_everything() {
     let schema = Schema::new();
     let store = schema.open().await;
     enqueue(&store, 1).await;
     let sql = schema.sql().await;
-    // Who waits for this lock is known to be a session of the store.
     sql.batch_execute("BEGIN; LOCK TABLE meta").await.unwrap();
     let mut watcher = store.watch();
     let ends = async {
-        let waiting = "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-            JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND NOT l.granted";
-        while sql.query_one(waiting, &[&schema.1.0]).await.unwrap().get::<_, i64>(0) == 0 {}
+        until_it_waits(&sql, &schema.1.0).await;
         end_sessions(&sql, &schema.1.0).await;
         sql.batch_execute("COMMIT").await.unwrap();
     };
@@ -672,5 +677,46 @@ async fn a_call_that_the_server_cannot_take_fails_alone() {
     let failed = answers.iter().filter(|answer| answer.is_err()).count();
     assert!(failed <= 1, "{answers:?}");
     assert_eq!(store.counts(None).await.unwrap(), [(RunStatus::Queued, 10 - failed as u64)]);
+    assert!(store.check(false).await.unwrap().is_empty());
+}
+
+/// The rows of a large batch go out in parts. What is wrong with the first is found out while a later one is prepared.
+async fn a_call_that_the_server_cannot_take_fails_alone_though_others_went_out_behind_it() {
+    let schema = Schema::new();
+    let store = Arc::new(schema.open().await);
+    let cancelled = enqueue(&*store, 150).await;
+    let odd = queued("odd");
+    let sql = schema.sql().await;
+    let check = format!("ALTER TABLE specs ADD CHECK (run_id <> '{}')", odd.run.run_id);
+    sql.batch_execute(&check).await.unwrap();
+    let mut writes = vec![odd];
+    writes.extend((0..100).map(|_| queued("fine")));
+    // The first update over this connection.
+    for run_id in &cancelled {
+        let run = store.run(run_id).await.unwrap().unwrap();
+        let asked = rules::CancelRequest {
+            mode: tenure::model::CancelMode::Cooperative,
+            reason: "enough".into(),
+            requested_by: "a person".into(),
+            force_after: None,
+        };
+        let moment = Moment { now: NOW, stamp: InstanceId::generate().bits() as u64 };
+        let rules::Cancel::Write(write) = rules::cancel(&run, &asked, moment) else { panic!("it waits") };
+        writes.push(write);
+    }
+    // While one waits for its turn, the others gather behind it.
+    sql.batch_execute("BEGIN; LOCK TABLE meta").await.unwrap();
+    let behind = async {
+        until_it_waits(&sql, &schema.1.0).await;
+        let calls = writes.into_iter().map(|write| store.commit(vec![write.into()]));
+        let (answers, released) = tokio::join!(join_all(calls), sql.batch_execute("COMMIT"));
+        released.map(|()| answers).unwrap()
+    };
+    let (first, answers) = tokio::join!(store.commit(vec![queued("before").into()]), behind);
+    first.unwrap()[0].as_ref().unwrap();
+    let failed: Vec<usize> = (0..answers.len()).filter(|n| answers[*n].is_err()).collect();
+    assert_eq!(failed, [0], "{:?}", failed.first().map(|n| &answers[*n]));
+    let counts = [(RunStatus::Queued, 101), (RunStatus::Cancelled, 150)];
+    assert_eq!(store.counts(None).await.unwrap(), counts);
     assert!(store.check(false).await.unwrap().is_empty());
 }

@@ -1,10 +1,17 @@
 //! What is derived from runs, after somebody has written to the file by hand (K7).
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::json;
-use tenure::model::{RunId, RunStatus, Task};
+use tenure::clock::SystemClock;
+use tenure::model::{InstanceId, Run, RunId, RunStatus, Seconds, Task};
+use tenure::ownership::{Acquire, Acquired, Ownership, OwnershipSettings, Renewed, SessionKey};
 use tenure::rules::{self, Moment, Wanted};
-use tenure::store::Store as _;
 use tenure::store::conformance::{claim_request, spec};
+use tenure::store::{SqliteOptions, SqliteStore, Store};
+use tenure::{RunContext, RunRequest, Settings, Tenure};
+use tokio::sync::Semaphore;
 
 use super::{Folder, NOW, begun, ended};
 
@@ -64,4 +71,85 @@ async fn field_k7_a_file_whose_counts_differ_from_its_rows_is_repaired_and_nothi
     store.commit(vec![start.into(), end.into()]).await.expect("ended");
     let last = store.claim(claim_request(4, 10)).await.expect("a claim");
     assert_eq!(last.iter().map(|run| &run.run_id).collect::<Vec<_>>(), [&left_out]);
+}
+
+/// The run once it is as it is waited for.
+async fn until(store: &dyn Store, run_id: &RunId, is: impl Fn(&Run) -> bool) -> Run {
+    let looks = async {
+        loop {
+            let run = store.run(run_id).await.expect("a look").expect("a run");
+            if is(&run) {
+                return run;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), looks).await.expect("in time")
+}
+
+#[tokio::test]
+async fn own_f02_a_held_run_that_cannot_be_read_takes_neither_lease_nor_outcome_from_others() {
+    let folder = Folder::new();
+    let options = SqliteOptions { clock: Arc::new(SystemClock), ..folder.options() };
+    let store = Arc::new(SqliteStore::open(options).expect("a store"));
+    let settings = Settings { lease: Duration::from_secs(1), ..Settings::default() };
+    let tenure = Tenure::open(Arc::clone(&store) as _, settings).await.expect("a host");
+    let ends = Arc::new(Semaphore::new(0));
+    let may_end = Arc::clone(&ends);
+    let work = move |_: RunContext| {
+        let may_end = Arc::clone(&may_end);
+        async move {
+            may_end.acquire().await.expect("it is never closed").forget();
+            Ok("done".into())
+        }
+    };
+    tenure.register_agent("agent", work).expect("an agent");
+    let mut runs = Vec::new();
+    for name in ["first", "spoilt", "last"] {
+        let task = tenure.create_task(spec(json!({ "task_id": name }))).await.expect("a task");
+        let run = tenure.run_now(&task.spec.task_id, RunRequest::default()).await.expect("a run");
+        runs.push(until(&*store, &run.run_id, |run| run.status == RunStatus::Running).await);
+    }
+    let spoil = "UPDATE runs SET body = X'01FF' WHERE run_id = ?1";
+    let sql = folder.sql();
+    sql.busy_timeout(Duration::from_secs(5)).expect("patience");
+    assert_eq!(sql.execute(spoil, [runs[1].run_id.as_str()]).expect("spoilt"), 1);
+    let others = [&runs[0], &runs[2]];
+    for run in others {
+        let before = run.lease.expect("a lease").expires_at.plus(2 * tenure.settings().lease);
+        let held = |run: &Run| run.lease.is_some_and(|lease| lease.expires_at > before);
+        assert_eq!(until(&*store, &run.run_id, held).await.attempt, 1);
+    }
+    ends.add_permits(3);
+    for run in others {
+        let ended = until(&*store, &run.run_id, |run| run.status.is_terminal()).await;
+        assert_eq!((ended.status, ended.attempt), (RunStatus::Completed, 1));
+    }
+}
+
+#[tokio::test]
+async fn own_f02_a_lease_whose_record_cannot_be_read_keeps_no_other_from_its_renewal() {
+    let folder = Folder::new();
+    let own = Ownership::new(Arc::new(folder.open()), OwnershipSettings::default());
+    let session = SessionKey::new("test", "host", "s").expect("a session");
+    let (owner, ttl) = (InstanceId::from_bits(1), Seconds::new(30));
+    let mut held = Vec::new();
+    for task in 1..=5 {
+        let request = Acquire::new(session.task(task), owner, format!("request-{task}"), ttl);
+        match own.acquire(&request).await.expect("an answer") {
+            Acquired::Acquired(granted) => held.push(granted),
+            other => panic!("{other:?}"),
+        }
+    }
+    let spoil = "UPDATE runs SET body = X'01FF' WHERE run_id = 'owned.test.host.s.3.1'";
+    assert_eq!(folder.sql().execute(spoil, []).expect("spoilt"), 1);
+    let renewed = own.renew(owner, &held, ttl).await.expect("an answer for each");
+    let words: Vec<_> = renewed
+        .iter()
+        .map(|renewed| match renewed {
+            Renewed::Renewed { .. } => "renewed",
+            Renewed::Unreadable { .. } => "unreadable",
+            Renewed::Fenced { .. } | Renewed::Gone => "stop",
+        })
+        .collect();
+    assert_eq!(words, ["renewed", "renewed", "unreadable", "renewed", "renewed"]);
 }

@@ -364,3 +364,20 @@ async fn task_s3_runs_are_claimed_by_priority_and_then_by_age() {
     let order: Vec<String> = agent.calls().into_iter().map(|call| call.query).collect();
     assert_eq!(order, ["high", "first", "second", "low"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn task_s10_the_same_idempotency_key_gives_the_same_run_also_of_a_task_that_is_paused() {
+    let host = host().await;
+    host.agent("agent", Script::new().answers("done"));
+    host.task(task(json!({}))).await;
+    let keyed = |key: &str| RunRequest { idempotency_key: Some(key.into()), ..RunRequest::default() };
+    let first = host.run_now(&name("t"), keyed("k")).await.unwrap();
+    host.drain().await;
+    host.pause_task(&name("t")).await.unwrap();
+    assert_eq!(host.run_now(&name("t"), keyed("k")).await.unwrap().run_id, first.run_id, "asked again");
+    let other = RunRequest { query: Some("another".into()), ..keyed("k") };
+    let refused = host.run_now(&name("t"), other).await;
+    assert!(matches!(refused, Err(Error::KeyConflict { .. })), "{refused:?}");
+    let refused = host.run_now(&name("t"), keyed("new")).await;
+    assert!(matches!(refused, Err(Error::Paused { .. })), "{refused:?}");
+}

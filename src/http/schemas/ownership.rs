@@ -143,7 +143,7 @@ pub(in crate::http) struct Renewals {
 /// What the owner of a lease has to do.
 #[derive(ToSchema)]
 pub(in crate::http) struct Renewal {
-    /// `renewed`: go on. `fenced` or `gone`: stop.
+    /// `renewed`: go on. `fenced` or `gone`: stop. `unreadable`: it was not renewed, and nothing is known of it.
     answer: String,
     /// How long the lease is now, in seconds. Count it from before the request was sent.
     #[schema(required = false, nullable = false)]
@@ -157,6 +157,9 @@ pub(in crate::http) struct Renewal {
     /// Where the run stands, if it is fenced.
     #[schema(required = false, nullable = false)]
     status: Option<RunStatus>,
+    /// Why its record cannot be read.
+    #[schema(required = false, nullable = false)]
+    why: Option<String>,
 }
 
 /// That somebody wants a run cancelled.

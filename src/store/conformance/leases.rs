@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::support::{A, B, GRACE, LEASE, ask, claim_request, done, draw, run_id, token};
 use super::{Fixture, list};
-use crate::model::{CancelMode, InstanceId, RunStatus, Token};
-use crate::rules::{self, Verdict};
-use crate::store::{Refusal, RenewRequest, Renewal};
+use crate::model::{CancelMode, InstanceId, Run, RunStatus, Token};
+use crate::rules::{self, Moment, Verdict, Wanted};
+use crate::store::{ClaimRequest, Refusal, RenewRequest, Renewal};
 use futures_util::future::join_all;
 use serde_json::json;
 
@@ -21,6 +21,8 @@ list! {
     own_l16_a_repeated_renewal_is_harmless,
     own_l17_a_repeated_claim_answers_the_same_grant,
     own_l17_a_repeated_claim_does_not_answer_what_has_begun,
+    own_l17_a_claim_that_waits_beside_its_repetition_is_granted_once,
+    own_l17_a_repeated_claim_answers_all_that_was_granted,
     own_l17_another_request_of_the_same_instance_gets_nothing,
     own_l20_two_who_declare_a_run_lost_make_one_transition,
     own_l21_a_sweep_that_was_decided_before_a_renewal_is_not_made_after_it,
@@ -190,6 +192,46 @@ async fn own_l17_a_repeated_claim_does_not_answer_what_has_begun(f: Fixture) {
     f.start(&claimed[0]).await;
     request.repeat = true;
     assert_eq!(f.store.claim(request).await.unwrap(), []);
+}
+
+/// Who asks again may do so before the first request was looked at: both wait for the same answer of the store.
+async fn own_l17_a_claim_that_waits_beside_its_repetition_is_granted_once(f: Fixture) {
+    let task = f.task(json!({ "overlap_policy": "allow_parallel" })).await;
+    f.queue_many(&task, "r", 9).await;
+    let now = f.now().await;
+    let beside = (0..500).map(|n| {
+        let moment = Moment { now, stamp: draw() };
+        rules::enqueue(&task, Wanted::now(run_id(&format!("s{n}")), now), moment).into()
+    });
+    let first = claim_request(A, 3);
+    let again = ClaimRequest { repeat: true, ..first.clone() };
+    let (queued, first, second, third) = tokio::join!(
+        f.store.commit(beside.collect()),
+        f.store.claim(first),
+        f.store.claim(again.clone()),
+        f.store.claim(again),
+    );
+    assert!(queued.unwrap().iter().all(Result::is_ok));
+    let sorted = |runs: Vec<Run>| {
+        let mut names: Vec<String> = runs.into_iter().map(|run| run.run_id.to_string()).collect();
+        names.sort_unstable();
+        names
+    };
+    let granted = sorted(first.unwrap());
+    assert_eq!(granted.len(), 3);
+    assert_eq!((sorted(second.unwrap()), sorted(third.unwrap())), (granted.clone(), granted));
+    assert_eq!(f.counts(None).await.get(&RunStatus::Claimed), Some(&3), "nobody was granted more");
+    f.sound().await;
+}
+
+async fn own_l17_a_repeated_claim_answers_all_that_was_granted(f: Fixture) {
+    let task = f.task(json!({ "overlap_policy": "allow_parallel" })).await;
+    f.queue_many(&task, "r", 5).await;
+    let first = claim_request(A, 3);
+    assert_eq!(f.store.claim(first.clone()).await.unwrap().len(), 3);
+    // There is less room meanwhile: what was granted is granted.
+    let again = ClaimRequest { repeat: true, limit: 2, ..first };
+    assert_eq!(f.store.claim(again).await.unwrap().len(), 3);
 }
 
 async fn own_l17_another_request_of_the_same_instance_gets_nothing(f: Fixture) {

@@ -3,8 +3,6 @@
 //! Requests that wait at one moment are answered by one search. Nobody else writes meanwhile, so that no row has to
 //! be skipped because somebody else has locked it: instances wait for each other's transactions, which are short.
 
-use std::sync::Arc;
-
 use tokio_postgres::Row;
 
 use super::conn::{Say, with};
@@ -135,9 +133,7 @@ impl Tx<'_> {
 
     /// What the same request was granted, and is still merely claimed.
     async fn granted_before(&mut self, request: &ClaimRequest) -> Step<Vec<Run>> {
-        let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
-        let rows =
-            self.ask(granted_sql(), with![signed(request.nonce), owner(request.instance), limit]).await?;
+        let rows = self.ask(granted_sql(), with![signed(request.nonce), owner(request.instance)]).await?;
         let mut found = Vec::new();
         for row in &rows {
             match Loaded::read(row) {
@@ -262,11 +258,6 @@ fn names(agents: &[AgentId]) -> Vec<String> {
     names
 }
 
-/// Whether two requests can share a search.
-pub(super) fn alike(one: &Arc<[AgentId]>, other: &Arc<[AgentId]>) -> bool {
-    Arc::ptr_eq(one, other) || one == other
-}
-
 /// The numbers of the ready runs that come first: only an index is read.
 fn first(and: &str) -> String {
     format!(
@@ -320,6 +311,6 @@ pub(super) fn granted_sql() -> String {
     format!(
         "SELECT {STORED}, {REST} FROM runs r {WHOLE}
          WHERE r.wake_at IS NOT NULL AND r.status = 1 AND r.nonce = $1 AND r.owner = $2
-         ORDER BY r.priority DESC, r.due_at, r.rid LIMIT $3"
+         ORDER BY r.priority DESC, r.due_at, r.rid"
     )
 }

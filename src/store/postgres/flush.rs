@@ -44,7 +44,7 @@ impl Tx<'_> {
         put_specs(&std::mem::take(&mut self.out.specs), &mut says)?;
         put_events(&std::mem::take(&mut self.out.events), &mut says);
         self.wrote = true;
-        self.conn.send(&mut self.ahead, None, says, None).await?;
+        self.send(says, None).await?;
         // It goes out when the connection has its turn.
         tokio::task::yield_now().await;
         Ok(())
@@ -56,14 +56,18 @@ impl Tx<'_> {
         says: Vec<Say>,
         last: Option<&'static str>,
     ) -> Step<Vec<Step<Vec<Row>>>> {
-        let sent = self.conn.send(&mut self.ahead, None, says, last).await;
-        let mut answers = self.conn.land(&mut self.ahead).await;
-        if let Err(fault) = sent {
-            // What was sent before may have failed first, and says why.
-            answers.push(Err(fault));
-            return answers.into_iter().collect::<Step<Vec<_>>>().map(|_| Vec::new());
+        self.send(says, last).await?;
+        Ok(self.conn.land(&mut self.ahead).await)
+    }
+
+    /// Sends behind what was sent ahead. If nothing can be sent, what was sent before may have failed first, and says
+    /// why.
+    async fn send(&mut self, says: Vec<Say>, last: Option<&'static str>) -> Step<()> {
+        let Err(fault) = self.conn.send(&mut self.ahead, None, says, last).await else { return Ok(()) };
+        for answer in self.conn.land(&mut self.ahead).await {
+            answer?;
         }
-        Ok(answers)
+        Err(fault)
     }
 
     /// Writes the rest and commits, in one round trip.

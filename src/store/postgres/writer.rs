@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-use super::claim::alike;
 use super::conn::{Conn, Heard, Session, check_encoding};
 use super::fault::{Fault, Step};
 use super::flush::Failed;
@@ -21,7 +20,7 @@ use super::tx::Tx;
 use crate::model::{AgentId, Run};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
-    StoreError, hint,
+    StoreError, hint, sharing,
 };
 
 /// The most calls of one transaction, and the most decisions and leases in them.
@@ -327,7 +326,7 @@ async fn work<'c>(
     }
     let mut tx = Tx::begin(conn, memory, clock, &needs).await?;
     let mut worth = Vec::with_capacity(batch.len());
-    let mut claims: Vec<usize> = Vec::new();
+    let mut claims: Vec<sharing::Waiting<'_>> = Vec::new();
     for (n, command) in batch.iter().enumerate() {
         worth.push(match command {
             Command::Commit(decisions, _) => {
@@ -345,29 +344,20 @@ async fn work<'c>(
                 Worth::Nothing
             }
             Command::Repair(_) => Worth::Repair(tx.repair().await?),
-            Command::Claim(..) => {
-                claims.push(n);
+            Command::Claim(request, _) => {
+                claims.push((n, request));
                 Worth::Nothing
             }
             Command::Close(_) => Worth::Nothing,
         });
     }
-    while let Some(first) = claims.first().and_then(|n| request_of(&batch[*n])) {
-        let together = |n: &usize| request_of(&batch[*n]).is_some_and(|r| alike(&r.agents, &first.agents));
-        let (group, others): (Vec<usize>, Vec<usize>) = claims.iter().partition(|n| together(n));
-        let requests: Vec<ClaimRequest> =
-            group.iter().filter_map(|n| request_of(&batch[*n])).cloned().collect();
-        for (n, granted) in group.into_iter().zip(tx.claim(&requests).await?) {
+    while !claims.is_empty() {
+        let (group, others) = sharing::with_first(claims);
+        let requests: Vec<ClaimRequest> = group.iter().map(|(_, request)| (*request).clone()).collect();
+        for ((n, _), granted) in group.into_iter().zip(tx.claim(&requests).await?) {
             worth[n] = Worth::Claim(granted);
         }
         claims = others;
     }
     Ok((tx, worth))
-}
-
-fn request_of(command: &Command) -> Option<&ClaimRequest> {
-    match command {
-        Command::Claim(request, _) => Some(request),
-        _ => None,
-    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fault::{Fault, Step};
 use super::writer::Reply;
-use crate::model::{AgentId, Place, Run, Timestamp};
+use crate::model::{AgentId, InstanceId, Place, Run, Timestamp};
 use crate::rules::{self, Moment};
 use crate::store::{ClaimRequest, Decision, Refusal};
 
@@ -68,6 +68,11 @@ impl Group {
         alike && self.rounds == 0 && matches!(self.stage, Stage::Pick | Stage::Before)
     }
 
+    /// By what its requests are known when they are made again.
+    pub(super) fn asked(&self) -> Vec<(InstanceId, u64)> {
+        self.requests.iter().map(|open| (open.request.instance, open.request.nonce)).collect()
+    }
+
     pub(super) fn add(&mut self, request: ClaimRequest, reply: Reply<Vec<Run>>) {
         if request.repeat {
             self.stage = Stage::Before;
@@ -87,7 +92,9 @@ impl Group {
     }
 
     pub(super) fn granted_before(&mut self, request: usize, runs: Step<Vec<Run>>) {
-        self.stage = Stage::Pick;
+        if self.fault.is_none() {
+            self.stage = Stage::Pick;
+        }
         match (runs, self.requests.get_mut(request)) {
             (Ok(runs), Some(open)) => open.granted = runs,
             (Err(fault), _) => self.fails(fault),

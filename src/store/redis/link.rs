@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value};
+use redis::{
+    Arg, AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value,
+};
 use tokio::time::Instant;
 
 use super::RedisOptions;
@@ -126,8 +128,10 @@ impl Link {
     /// What was sent over a connection was answered, or it is lost: then the next one that is made is another.
     pub(super) fn was_used(&mut self, over: &Standing, answers: &Step<Vec<Step<Value>>>) {
         self.used = Instant::now();
+        let is_lost = |answer: &Step<Value>| matches!(answer, Err(Fault::Lost(_)));
+        let lost = answers.as_ref().map_or(true, |answers| answers.iter().any(is_lost));
         // Another one may stand since.
-        if answers.is_err() && self.conn.as_ref().is_some_and(|standing| standing.number == over.number) {
+        if lost && self.conn.as_ref().is_some_and(|standing| standing.number == over.number) {
             self.conn = None;
         }
     }
@@ -136,39 +140,46 @@ impl Link {
 impl Standing {
     /// Sends everything at once; an answer for each, in order. What is sent by one call before another is done before it.
     pub(super) async fn exchange(mut self, calls: &Pipeline) -> Step<Vec<Step<Value>>> {
-        let answers = self.query(calls).await?;
-        let answers = self.known_by_name(calls, answers).await?;
-        Ok(answers.into_iter().map(|answer| answer.map_err(|error| Fault::of(&error, true))).collect())
+        let mut answers = self.query(calls).await?;
+        let mut unknown: Vec<usize> = (0..answers.len()).filter(|n| names_no_script(&answers[*n])).collect();
+        if unknown.is_empty() {
+            return Ok(answers.into_iter().map(of).collect());
+        }
+        // Who waited for replicas did so for less than is written now.
+        unknown.extend(calls.cmd_iter().position(waits_for_replicas));
+        let second = self.again(calls, &unknown).await;
+        let mut answers: Vec<Step<Value>> = answers.drain(..).map(of).collect();
+        match second {
+            Ok(second) => unknown.into_iter().zip(second).for_each(|(n, answer)| answers[n] = of(answer)),
+            // What was known by its name has its answer.
+            Err(fault) => unknown.into_iter().for_each(|n| answers[n] = Err(fault.clone())),
+        }
+        Ok(answers)
     }
 
     async fn query(&mut self, calls: &Pipeline) -> Step<Vec<RedisResult<Value>>> {
         calls.query_async(&mut self.conn).await.map_err(|error| Fault::of(&error, true))
     }
 
-    /// A server that was restarted has forgotten the scripts, and has done nothing with what named them.
-    async fn known_by_name(
-        &mut self,
-        calls: &Pipeline,
-        mut answers: Vec<RedisResult<Value>>,
-    ) -> Step<Vec<RedisResult<Value>>> {
-        let unknown: Vec<usize> = (0..answers.len()).filter(|n| names_no_script(&answers[*n])).collect();
-        if unknown.is_empty() {
-            return Ok(answers);
-        }
+    /// A server that has forgotten the scripts has done nothing with what named them: it is given them, and asked again.
+    async fn again(&mut self, calls: &Pipeline, which: &[usize]) -> Step<Vec<RedisResult<Value>>> {
         load(&mut self.conn).await?;
         let mut again = redis::pipe();
         again.ignore_errors();
-        for (n, call) in calls.cmd_iter().enumerate() {
-            if unknown.contains(&n) {
-                again.add_command(call.clone());
-            }
+        for (_, call) in calls.cmd_iter().enumerate().filter(|(n, _)| which.contains(n)) {
+            again.add_command(call.clone());
         }
-        let second = self.query(&again).await?;
-        for (n, answer) in unknown.into_iter().zip(second) {
-            answers[n] = answer;
-        }
-        Ok(answers)
+        self.query(&again).await
     }
+}
+
+fn of(answer: RedisResult<Value>) -> Step<Value> {
+    answer.map_err(|error| Fault::of(&error, true))
+}
+
+/// Of a batch this is the last call.
+fn waits_for_replicas(call: &Cmd) -> bool {
+    matches!(call.args_iter().next(), Some(Arg::Simple(b"WAIT")))
 }
 
 fn names_no_script(answer: &RedisResult<Value>) -> bool {

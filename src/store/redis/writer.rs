@@ -19,7 +19,7 @@ use super::batch::{Batch, Commits};
 use super::claims::Group;
 use super::fault::{Fault, Step};
 use super::link::{Link, Standing};
-use crate::model::{AgentId, Run};
+use crate::model::{AgentId, InstanceId, Run};
 use crate::store::{
     ClaimRequest, Decision, Hint, PruneRequest, Pruned, Refusal, RefusedKind, RenewRequest, Renewal,
     StoreError,
@@ -105,6 +105,10 @@ pub(super) struct Writer {
     records: usize,
     /// Claims that take more than one step, and whose next one is not under way.
     groups: Vec<Group>,
+    /// The claims that are not answered, whose steps may be under way.
+    claiming: Vec<(InstanceId, u64)>,
+    /// Claims that ask again for what one of these is about to be granted (L17).
+    again: Vec<(ClaimRequest, Reply<Vec<Run>>)>,
 }
 
 /// Calls under way: what was sent, and who asked.
@@ -142,8 +146,9 @@ impl Writer {
         sender: String,
         name: String,
     ) -> Self {
-        let (waiting, groups) = (VecDeque::new(), Vec::new());
-        Self { link, mailbox, hints, sender, name, commons: Commons::default(), waiting, records: 0, groups }
+        let (waiting, groups, commons) = (VecDeque::new(), Vec::new(), Commons::default());
+        let (claiming, again) = (Vec::new(), Vec::new());
+        Self { link, mailbox, hints, sender, name, commons, waiting, records: 0, groups, claiming, again }
     }
 
     /// Until it is closed, or everybody has gone and the mailbox is empty.
@@ -266,8 +271,16 @@ impl Writer {
 
     /// Claims that have come to their end are answered, the others wait for their next step.
     fn go_on(&mut self, groups: Vec<Group>) {
-        let open = groups.into_iter().filter_map(|group| group.unless_done(&self.name));
-        self.groups.extend(open);
+        for group in groups {
+            let asked = group.asked();
+            match group.unless_done(&self.name) {
+                Some(open) => self.groups.push(open),
+                None => self.claiming.retain(|claim| !asked.contains(claim)),
+            }
+        }
+        for (request, reply) in std::mem::take(&mut self.again) {
+            self.wait(Command::Claim(request, reply));
+        }
     }
 
     /// The answers, if as many replicas have what was written as are wanted.
@@ -293,7 +306,7 @@ impl Writer {
     /// Everything that goes at once: what writes first, and then who asks what can be had.
     #[allow(clippy::type_complexity, reason = "a batch, what it asks, and who asked nonsense")]
     fn batch(
-        &self,
+        &mut self,
         calls: Vec<Command>,
         groups: &mut Vec<Group>,
     ) -> (Pipeline, Vec<Asked>, Vec<(Reply<Vec<Result<(), Refusal>>>, Fault)>) {
@@ -322,7 +335,15 @@ impl Writer {
                     cmd.arg(&self.sender).arg(1);
                     batch.ask(cmd, Asked::Repair(reply));
                 }
-                Command::Claim(request, reply) => join_group(groups, request, reply),
+                Command::Claim(request, reply) => {
+                    let asked = (request.instance, request.nonce);
+                    if request.repeat && self.claiming.contains(&asked) {
+                        self.again.push((request, reply));
+                    } else {
+                        self.claiming.push(asked);
+                        join_group(groups, request, reply);
+                    }
+                }
                 Command::Close(reply) => reply.send(Ok(())),
             }
         }

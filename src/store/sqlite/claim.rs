@@ -1,7 +1,5 @@
 //! Grants ready runs, and renews leases.
 
-use std::sync::Arc;
-
 use rusqlite::params;
 
 use super::fault::{Fault, Step};
@@ -10,7 +8,7 @@ use super::lanes::{Member, Order, order};
 use super::probe::Between;
 use super::row::{Loaded, SPECS, STORED, Stored, flag, place, signed};
 use super::tx::Tx;
-use crate::model::{AgentId, Place, Run, Timestamp};
+use crate::model::{Place, Run, Timestamp};
 use crate::rules::{self, Moment};
 use crate::store::{ClaimRequest, RenewRequest, Renewal};
 
@@ -71,9 +69,7 @@ impl Tx<'_, '_> {
         let mut select = self.conn.prepare_cached(&sql)?;
         let mut rows = select.query([signed(request.nonce)])?;
         let mut found = Vec::new();
-        while found.len() < request.limit
-            && let Some(row) = rows.next()?
-        {
+        while let Some(row) = rows.next()? {
             match Loaded::read(row) {
                 Ok(loaded) if loaded.stored.owner != Some(request.instance) => {}
                 Ok(loaded) => found.push(loaded.with_result(self.conn)?.run),
@@ -225,11 +221,6 @@ impl Tx<'_, '_> {
         self.probe.at(Between::RenewalAndCommit);
         Ok(Renewal::Renewed { expires_at: Timestamp::from_ms(expires_at), cancel })
     }
-}
-
-/// Whether two requests can share a search.
-pub(super) fn alike(one: &Arc<[AgentId]>, other: &Arc<[AgentId]>) -> bool {
-    Arc::ptr_eq(one, other) || one == other
 }
 
 /// The statement that loads a run by its number. What it has in common with others is known, or found apart.

@@ -17,7 +17,6 @@ use tokio::sync::broadcast;
 
 use super::SqliteOptions;
 use super::call::{Command, MOST_WORK, Reply, Worth};
-use super::claim::alike;
 use super::disk::{Disk, Lasting, Written};
 use super::expect::Expectation;
 use super::fault::{Fault, Step};
@@ -26,7 +25,7 @@ use super::place::Place;
 use super::probe::Probe;
 use super::tx::{Memory, Tx, data_version, roll_back};
 use crate::model::{EventKind, RunId};
-use crate::store::{ClaimRequest, Hint, RefusedKind, StoreError};
+use crate::store::{ClaimRequest, Hint, RefusedKind, StoreError, sharing};
 
 /// The most calls of one transaction.
 const MOST_CALLS: usize = 1024;
@@ -315,7 +314,7 @@ fn refuse(batch: Vec<Command>, error: &StoreError) {
 /// Does everything, the claims last: they see what was written before them, and share their search.
 fn work(tx: &mut Tx<'_, '_>, batch: &[Command]) -> Step<Vec<Worth>> {
     let mut worth = Vec::with_capacity(batch.len());
-    let mut claims: Vec<usize> = Vec::new();
+    let mut claims: Vec<sharing::Waiting<'_>> = Vec::new();
     for (n, command) in batch.iter().enumerate() {
         worth.push(match command {
             Command::Commit(decisions, _) => {
@@ -328,29 +327,20 @@ fn work(tx: &mut Tx<'_, '_>, batch: &[Command]) -> Step<Vec<Worth>> {
                 tx.put_agent(agent_id, definition.as_deref())?;
                 Worth::PutAgent
             }
-            Command::Claim(..) => {
-                claims.push(n);
+            Command::Claim(request, _) => {
+                claims.push((n, request));
                 Worth::Nothing
             }
             Command::Close(_) => Worth::Nothing,
         });
     }
-    while let Some(first) = claims.first().and_then(|n| request_of(&batch[*n])) {
-        let together = |n: &usize| request_of(&batch[*n]).is_some_and(|r| alike(&r.agents, &first.agents));
-        let (group, others): (Vec<usize>, Vec<usize>) = claims.iter().partition(|n| together(n));
-        let requests: Vec<ClaimRequest> =
-            group.iter().filter_map(|n| request_of(&batch[*n])).cloned().collect();
-        for (n, granted) in group.into_iter().zip(tx.claim(&requests)?) {
+    while !claims.is_empty() {
+        let (group, others) = sharing::with_first(claims);
+        let requests: Vec<ClaimRequest> = group.iter().map(|(_, request)| (*request).clone()).collect();
+        for ((n, _), granted) in group.into_iter().zip(tx.claim(&requests)?) {
             worth[n] = Worth::Claim(granted);
         }
         claims = others;
     }
     Ok(worth)
-}
-
-fn request_of(command: &Command) -> Option<&ClaimRequest> {
-    match command {
-        Command::Claim(request, _) => Some(request),
-        _ => None,
-    }
 }

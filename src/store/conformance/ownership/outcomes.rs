@@ -238,6 +238,13 @@ async fn own_p15_another_namespace_does_not_exist(f: Fixture) {
     let s = session("s");
     not_found(x.acquire(&o.ask(B, key(2))).await.err());
     not_found(x.renew(owner(A), std::slice::from_ref(&held), TTL).await.err());
+    let own = SessionKey::new("tenant-x", "researcher", "s").unwrap().task(1);
+    let mine = granted(x.acquire(&o.ask(A, own)).await.unwrap());
+    let both = x.renew(owner(A), &[held.clone(), mine], TTL).await.unwrap();
+    assert!(
+        matches!(&both[..], [Renewed::Gone, Renewed::Renewed { .. }]),
+        "one takes nothing from others: {both:?}"
+    );
     not_found(x.inspect(&key(1)).await.err());
     not_found(x.inspect_session(&s).await.err());
     not_found(x.publish(&held, Outcome::completed("x")).await.err());

@@ -25,6 +25,7 @@ list! {
     own_s6_2_an_owner_hears_of_a_release_by_renewing,
     own_s6_3_a_release_cancels_what_a_dead_owner_left,
     own_s6_4_a_new_session_of_the_same_name_is_another,
+    own_s6_4_a_release_that_waits_spares_what_began_after_it,
     own_s6_5_every_task_hears_of_a_cancelled_session,
     own_s6_6_releasing_again_changes_nothing,
     own_s6_7_a_start_and_a_release_that_meet_leave_nothing_behind,
@@ -267,6 +268,29 @@ async fn own_s6_4_a_new_session_of_the_same_name_is_another(f: Fixture) {
     assert!(matches!(o.renew(&held).await, Renewed::Renewed { cancel: None, .. }));
     o.f.later(20 * SECOND);
     assert_eq!(word(&o.state(2).await), "running", "the release was of what was before");
+}
+
+async fn own_s6_4_a_release_that_waits_spares_what_began_after_it(f: Fixture) {
+    let o = Own::on(f);
+    let (held, s) = (o.start(A, 1).await, session("s"));
+    let before = o.own.revision(&s).await.unwrap();
+    let wait = Seconds::new(5);
+    let meanwhile = async {
+        let mut watch = o.peer.watch();
+        while !matches!(o.renew(&held).await, Renewed::Renewed { cancel: Some(_), .. }) {
+            watch.changed().await;
+        }
+        // The release waits for the first task.
+        let next = granted(o.peer.acquire(&o.ask(B, key(2))).await.unwrap());
+        assert_eq!(o.peer.publish(&held, Outcome::cancelled()).await.unwrap(), Published::Committed);
+        next
+    };
+    let (released, next) = tokio::join!(o.own.release_session(&s, Release::Cancel { wait }), meanwhile);
+    assert_eq!(released.unwrap(), Released::Released { revision: before + 1, still_running: 0 });
+    assert!(matches!(o.renew(&next).await, Renewed::Renewed { cancel: None, .. }));
+    assert_eq!(word(&o.state(2).await), "running", "it began in the session that came after");
+    let again = o.own.release_session(&s, Release::Cancel { wait: Seconds::default() }).await.unwrap();
+    assert_eq!(again, Released::Released { revision: before + 2, still_running: 1 });
 }
 
 async fn own_s6_5_every_task_hears_of_a_cancelled_session(f: Fixture) {

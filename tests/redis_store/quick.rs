@@ -32,7 +32,9 @@ impl Way {
         let clock = Some(Arc::clone(clock) as _);
         let options = RedisOptions { namespace: redis::namespace(), clock, ..RedisOptions::new(url) };
         let store = RedisStore::open(options).await.unwrap();
-        let task = runs::task(&store, json!({ "overlap_policy": "allow_parallel", "retry_policy": { "max_retries": 2, "initial_delay_seconds": 1 } })).await;
+        let retries = json!({ "max_retries": 2, "initial_delay_seconds": 1 });
+        let fields = json!({ "overlap_policy": "allow_parallel", "retry_policy": retries });
+        let task = runs::task(&store, fields).await;
         Self { store, task, slow }
     }
 

@@ -138,7 +138,7 @@ impl Link {
 }
 
 impl Standing {
-    /// Sends everything at once; an answer for each, in order. What is sent by one call before another is done before it.
+    /// Sends everything at once; an answer for each, in order. What is sent first is done first.
     pub(super) async fn exchange(mut self, calls: &Pipeline) -> Step<Vec<Step<Value>>> {
         let mut answers = self.query(calls).await?;
         let mut unknown: Vec<usize> = (0..answers.len()).filter(|n| names_no_script(&answers[*n])).collect();
@@ -161,7 +161,8 @@ impl Standing {
         calls.query_async(&mut self.conn).await.map_err(|error| Fault::of(&error, true))
     }
 
-    /// A server that has forgotten the scripts has done nothing with what named them: it is given them, and asked again.
+    /// A server that has forgotten the scripts has done nothing with what named them: it is given them, and asked
+    /// again.
     async fn again(&mut self, calls: &Pipeline, which: &[usize]) -> Step<Vec<RedisResult<Value>>> {
         load(&mut self.conn).await?;
         let mut again = redis::pipe();

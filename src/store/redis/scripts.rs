@@ -13,6 +13,9 @@ pub(super) const WRITE: &str = concat!(
     include_str!("scripts/write.lua"),
     "do\n",
     include_str!("scripts/commit.lua"),
+    "do\n",
+    include_str!("scripts/quick.lua"),
+    "end\n",
     "end\n",
     "do\n",
     include_str!("scripts/claim.lua"),
@@ -20,8 +23,8 @@ pub(super) const WRITE: &str = concat!(
     "return write[ARGV[1]](take())\n",
 );
 
-/// What is seldom: removes what is old, and makes anew what is derived. Not in the script that writes, as a script makes
-/// its functions anew for each call: these would cost that one as much as its own.
+/// What is seldom: removes what is old, and makes anew what is derived. Not in the script that writes: a script makes
+/// its functions anew for each call, and these would cost that one as much as its own.
 pub(super) const TIDY: &str = concat!(
     "#!lua\n",
     include_str!("scripts/common.lua"),

@@ -1,6 +1,7 @@
-//! The one writer: whatever waits in its mailbox goes to the server at once, and the answers come back in order. While
-//! the server works on one flight of calls a second one may follow, if it is worth it: then the server goes on with that
-//! while the answers of the first are taken apart here. What one call decides never depends on another's that is under way.
+//! The one writer: whatever waits in its mailbox goes to the server at once, and the answers come back in order.
+//! While the server works on one flight of calls a second one may follow, if it is worth it: then the server goes on
+//! with that while the answers of the first are taken apart here. What one call decides never depends on what another
+//! does that is under way; a claim that repeats one whose steps may be under way waits for it (L17).
 //!
 //! A claim takes two steps. The script names runs that can be had; the rule writes their grants here; and these go
 //! with the next writes, as decisions that hold only if each run can still be had. So the rule is written once, and
@@ -30,7 +31,7 @@ const MOST_CALLS: usize = 1024;
 
 /// The most flights that are under way: the server has one to go on with.
 const MOST_FLIGHTS: usize = 2;
-/// From so many records on a flight is worth it beside another. Fewer wait for more: each flight costs the server a call.
+/// From so many records on a flight is worth it beside another. Fewer wait for more: each costs the server a call.
 const WORTH: usize = 64;
 
 /// Where an answer goes. Who waits for it counts among those who wait, until it is given.

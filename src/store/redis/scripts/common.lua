@@ -122,7 +122,7 @@ local function own_at(x) return x.at + 43 + (x.leased and LEASE or 0) end
 
 -- Runs by their number: six bytes, in the order they were queued. False: there is none, or it cannot be read.
 local RUN = {}
--- Records of this script that are not written yet and that nobody has taken apart since (commit.lua, `quick`).
+-- Records of this script that are not written yet and that nobody has taken apart since (quick.lua).
 local MADE = { list = {} }
 local function parse(rid, record)
   local size = #record

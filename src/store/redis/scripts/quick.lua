@@ -41,9 +41,6 @@ local function goes_on(front, record, frame, at, flags, leases)
   return sub(frame, at + 35, at + 42) == sub(record, 49, 56)
 end
 
--- Of who has no result, no alarm and no wish to be cancelled.
-local PLAIN, PLAIN_AFTER = HAS_RESULT, WITH_CANCEL
-
 function quick(frame, name)
   local kind, bits, expected = byte(frame, 1, 3)
   local rid, record = NUMBERS[name], RECORDS[name]
@@ -54,7 +51,8 @@ function quick(frame, name)
   local front, at = front_of(record), 7 + expected
   local before, flags = byte(record, 15, 16)
   local after, flags_after = byte(frame, at + 1, at + 2)
-  if not front or #record - 6 * front.events < LEAST + 24 or flags >= PLAIN or flags_after >= PLAIN_AFTER
+  -- It has no result, no alarm, and nobody wants it cancelled; so it stays, but for its result.
+  if not front or #record - 6 * front.events < LEAST + 24 or flags >= HAS_RESULT or flags_after >= WITH_CANCEL
     or WAITING[after] then
     return false
   end

@@ -1,6 +1,7 @@
 //! The lease protocol, checked over every interleaving of a small world: two owners, one canceller, a clock that may
 //! jump. What decides are the rules themselves; what is modelled is around them: that a decision is made on a
-//! snapshot and applied later, if what it was made on still stands.
+//! snapshot and applied later, if what it was made on still stands. I9 and I10 are about sessions, of which there are
+//! none here: `tests/ownership/interleavings.rs` goes through those.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
 
 use std::sync::{Arc, LazyLock};

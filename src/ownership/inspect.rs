@@ -62,7 +62,8 @@ impl Ownership {
     }
 
     /// How the tasks of a session stand: those that are kept. It holds about 8 MiB of outcomes, those of the latest
-    /// tasks; of the others it says how they stand, and that their outcomes were left out.
+    /// tasks; of the others it says how they stand, and that their outcomes were left out. They are of one revision of
+    /// the session, and each as it stood at some instant of the call, not all at the same one.
     ///
     /// # Errors
     /// [`Error::Store`]: nothing is known of the tasks by that.

@@ -81,7 +81,7 @@ pub trait Store: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// The store's clock. That of a server may be told by what it said within the last 100 ms, with what has passed
-    /// here since: then it is behind by what the answer took, and not ahead.
+    /// here since: then it is behind by what the answer took, at most 50 ms, and not ahead.
     fn now(&self) -> Answer<'_, Timestamp>;
 
     // --- writes -----------------------------------------------------------------------------------------

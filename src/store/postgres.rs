@@ -291,7 +291,8 @@ impl Store for PostgresStore {
                 return Ok(now);
             }
             let conn = shared.quick().await?;
-            shared.patiently(read::now(&conn)).await.map(|said| shared.clock.said(said))
+            let asked = Instant::now();
+            shared.patiently(read::now(&conn)).await.map(|said| shared.clock.said(said, asked))
         })
     }
 

@@ -265,10 +265,11 @@ impl Store for RedisStore {
             Some(clock) => Box::pin(async move { self.is_open().map(|()| clock.now()) }),
             None => Box::pin(async move {
                 self.is_open()?;
-                match self.clock.now() {
-                    Some(now) => Ok(now),
-                    None => self.read(redis::cmd("TIME"), read::time).await.map(|said| self.clock.said(said)),
+                if let Some(now) = self.clock.now() {
+                    return Ok(now);
                 }
+                let asked = Instant::now();
+                self.read(redis::cmd("TIME"), read::time).await.map(|said| self.clock.said(said, asked))
             }),
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! Who decides something needs the time of the store, and a question to the server waits behind whatever the server
 //! does just then. So what it said is good for a moment: as much is added as has passed here since it was heard. That
-//! is never ahead of the server's clock, but for what two clocks drift apart in that moment, and behind it by what the
-//! answer took to get here: a lease that is judged by it ends late, never early.
+//! is never ahead of the server's clock, but for what two clocks drift apart in that moment: a lease that is judged by
+//! it ends late, never early. It is behind by what the answer took to get here, so that an answer that took longer than
+//! that may matter to who relies on a lease is good for nobody but who asked.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use crate::model::{Run, Timestamp};
 
 /// How long it is good for what a server said. A server that is replaced by one with another clock is noticed by then.
 const GOOD_FOR: Duration = Duration::from_millis(100);
+
+/// How long an answer may have taken that is good for others: half the margin of a lease of a second.
+const QUICK: Duration = Duration::from_millis(50);
 
 /// A step back of the server's clock is followed from this on. Less is the way of an answer that took longer.
 const STEP: Duration = Duration::from_secs(1);
@@ -50,15 +54,15 @@ impl ServerClock {
     }
 
     /// The server said this in the answer that has just come. Answers what its clock shows.
-    pub(super) fn said(&self, said: Timestamp) -> Timestamp {
-        self.state.lock().said(said, Instant::now())
+    pub(super) fn said(&self, said: Timestamp, asked: Instant) -> Timestamp {
+        if asked.elapsed() > QUICK { said } else { self.state.lock().said(said, Instant::now()) }
     }
 
-    /// Grants say when they were made, if they were just now: the answer to a request that is repeated may be old.
-    pub(super) fn granted(&self, granted: &[Run], request: Instant, repeat: bool) {
+    /// Grants say when they were made. Not what answers a request that is repeated: that may be old.
+    pub(super) fn granted(&self, granted: &[Run], asked: Instant, repeat: bool) {
         let made = granted.iter().filter_map(|run| run.claimed_at).max();
-        if let Some(made) = made.filter(|_| !repeat && request.elapsed() <= GOOD_FOR) {
-            self.said(made);
+        if let Some(made) = made.filter(|_| !repeat) {
+            self.said(made, asked);
         }
     }
 }
@@ -118,6 +122,14 @@ mod tests {
         let later = state.said(Timestamp::from_ms(1095), begin + ms(101));
         assert_eq!((shows, later), (Timestamp::from_ms(1100), Timestamp::from_ms(1100)));
         assert_eq!(state.now(begin + ms(111)), Some(Timestamp::from_ms(1105)));
+    }
+
+    #[test]
+    fn own_l13_an_answer_that_took_long_is_good_for_who_asked_alone() {
+        let clock = ServerClock::default();
+        let long_ago = Instant::now().checked_sub(QUICK + ms(1)).expect("a machine that has run for a while");
+        assert_eq!(clock.said(Timestamp::from_ms(1000), long_ago), Timestamp::from_ms(1000));
+        assert_eq!(clock.now(), None);
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Writer {
     /// Until it is closed, or everybody has gone and the mailbox is empty.
     pub(super) async fn run(mut self) {
         let mut flights = FuturesOrdered::new();
-        let mut calls = Vec::new();
+        let (mut calls, mut anybody) = (Vec::new(), true);
         loop {
             while let Some(over) = self.way(flights.len()).await {
                 flights.extend(self.depart(over).map(Flight::land));
@@ -166,12 +166,12 @@ impl Writer {
             let room = MOST_CALLS.saturating_sub(self.waiting.len());
             tokio::select! {
                 Some(landed) = flights.next() => self.land(landed),
-                many = self.mailbox.recv_many(&mut calls, room), if room > 0 => {
-                    if many == 0 && flights.is_empty() {
-                        return;
-                    }
+                // Not asked again when nobody is left: it would say so at once each time, while the server works.
+                many = self.mailbox.recv_many(&mut calls, room), if anybody && room > 0 => {
+                    anybody = many > 0;
                     calls.drain(..).for_each(|call| self.wait(call));
                 }
+                else => return,
             }
         }
     }

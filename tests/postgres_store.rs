@@ -6,6 +6,9 @@
 #[path = "postgres_store/cases.rs"]
 mod cases;
 #[cfg(feature = "postgres")]
+#[path = "postgres_store/memory.rs"]
+mod memory;
+#[cfg(feature = "postgres")]
 #[path = "support/postgres.rs"]
 mod postgres;
 #[path = "support/servers.rs"]

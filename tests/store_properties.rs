@@ -13,8 +13,8 @@ use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use tenure::clock::ManualClock;
 use tenure::model::{InstanceId, Timestamp};
-use tenure::store::conformance::Fixture;
-use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Synchronous};
+use tenure::store::conformance::{Fixture, Reopen};
+use tenure::store::{MemoryStore, SqliteOptions, SqliteStore, Store, Synchronous};
 
 #[path = "store_properties/command.rs"]
 mod command;
@@ -32,6 +32,8 @@ mod postgres;
 #[cfg(feature = "redis")]
 #[path = "support/redis.rs"]
 mod redis;
+#[path = "store_properties/relay.rs"]
+mod relay;
 #[path = "support/servers.rs"]
 mod servers;
 #[path = "store_properties/world.rs"]
@@ -83,22 +85,51 @@ fn main() -> ExitCode {
                 "mongodb" => servers::mongodb::mongodb().is_err(),
                 _ => false,
             };
-        [false, true].map(|beside| trial(store, beside, missing))
+        let ways = [Way::Alone, Way::Beside, Way::Shared];
+        ways.into_iter().filter(|way| way.fits(store.0)).map(move |way| trial(store, way, missing))
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
-/// Beside the memory store, or alone.
-fn trial((name, sequences, fixture): &'static Named, beside: bool, missing: bool) -> Trial {
-    let promise =
-        if beside { "answers_as_the_memory_store_does" } else { "keeps_the_invariants_whatever_happens" };
-    let trial = Trial::test(format!("{name}::{promise}"), move || {
+/// What a store is looked at beside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Alone,
+    /// The memory store lives through the same.
+    Beside,
+    /// The same, while two have it open and take turns.
+    Shared,
+}
+
+impl Way {
+    /// What is in the memory of one process is opened by nobody else.
+    fn fits(self, store: &str) -> bool {
+        self != Self::Shared || store != "memory"
+    }
+
+    fn promise(self) -> &'static str {
+        match self {
+            Self::Alone => "keeps_the_invariants_whatever_happens",
+            Self::Beside => "answers_as_the_memory_store_does",
+            Self::Shared => "answers_as_the_memory_store_does_to_two_who_share_it",
+        }
+    }
+
+    async fn stores(self, fixture: Fixture) -> Vec<Fixture> {
+        match self {
+            Self::Alone => vec![fixture],
+            Self::Beside => vec![memory(), fixture],
+            Self::Shared => vec![memory(), relay::relayed(fixture).await],
+        }
+    }
+}
+
+fn trial((name, sequences, fixture): &'static Named, way: Way, missing: bool) -> Trial {
+    let trial = Trial::test(format!("{name}::{}", way.promise()), move || {
         if missing {
             return Err(Failed::from(format!("TENURE_TEST_REQUIRE names {name}, and there is none")));
         }
-        explore(name, as_many(sequences.0, sequences.1), move || {
-            if beside { vec![memory(), fixture()] } else { vec![fixture()] }
-        });
+        explore(name, as_many(sequences.0, sequences.1), way, *fixture);
         Ok(())
     });
     if missing {
@@ -120,13 +151,15 @@ fn sqlite() -> Fixture {
         synchronous: Synchronous::Normal,
         ..SqliteOptions::new(folder.path().join("tenure.db"), Arc::clone(&clock) as _)
     };
-    let store = Arc::new(SqliteStore::open(options).expect("a store"));
-    Fixture { store, clock, reopen: None, keep: Some(Arc::new(folder)) }
+    let open = move || Arc::new(SqliteStore::open(options.clone()).expect("a store")) as Arc<dyn Store>;
+    let store = open();
+    let reopen: Reopen = Arc::new(move || Box::pin(std::future::ready(open())));
+    Fixture { store, clock, reopen: Some(reopen), keep: Some(Arc::new(folder)) }
 }
 
 const MOST_COMMANDS: usize = 120;
 
-fn explore(store: &str, count: usize, fixtures: impl Fn() -> Vec<Fixture>) {
+fn explore(store: &str, count: usize, way: Way, fixture: fn() -> Fixture) {
     let seed = match std::env::var("TENURE_TEST_SEED") {
         Ok(text) => text.parse().expect("TENURE_TEST_SEED is a number"),
         Err(_) => InstanceId::generate().bits() as u64,
@@ -144,7 +177,7 @@ fn explore(store: &str, count: usize, fixtures: impl Fn() -> Vec<Fixture>) {
     let sequences = vec(command::any(), 1..MOST_COMMANDS);
     let outcome = TestRunner::new(config).run(&sequences, |commands| {
         runtime.block_on(async {
-            let mut world = World::new(fixtures()).await;
+            let mut world = World::new(way.stores(fixture()).await).await;
             for command in commands {
                 world.perform(command).await;
                 world.holds().await;

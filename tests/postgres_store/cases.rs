@@ -10,10 +10,15 @@ use tenure::model::{InstanceId, Run, RunId, RunStatus, Subject, Task, Timestamp}
 use tenure::rules::{self, Moment, Wanted};
 use tenure::store::conformance::{claim_request, spec};
 use tenure::store::{
-    Expect, PageRequest, PostgresOptions, PostgresStore, PruneRequest, Refusal, RefusedKind, RenewRequest,
-    RunFilter, RunWrite, Store, StoreError,
+    PageRequest, PostgresOptions, PostgresStore, PruneRequest, RefusedKind, RenewRequest, RunFilter,
+    RunWrite, Store, StoreError,
 };
 
+use super::memory::{
+    a_writer_forgets_whatever_a_program_of_an_older_schema_writes,
+    a_writer_goes_on_remembering_while_others_leave_its_runs_alone,
+    a_writer_that_remembers_sees_what_another_has_written,
+};
 use super::postgres::{Lent, client, lend, options};
 use super::servers;
 use super::tls::Certificates;
@@ -47,6 +52,8 @@ list! {
     no_reader_sees_a_cursor_appear_behind_one_it_has_seen,
     field_c02_a_cancel_by_another_instance_is_heard_with_its_name,
     a_writer_that_remembers_sees_what_another_has_written,
+    a_writer_goes_on_remembering_while_others_leave_its_runs_alone,
+    a_writer_forgets_whatever_a_program_of_an_older_schema_writes,
     field_g01_no_statement_reads_a_table_from_end_to_end,
     field_g01_no_claim_reads_an_index_from_end_to_end,
     field_g01_the_planner_is_told_of_a_table_that_has_grown,
@@ -55,12 +62,12 @@ list! {
     a_call_that_the_server_cannot_take_fails_alone_though_others_went_out_behind_it,
 }
 
-const NOW: Timestamp = Timestamp::from_ms(1_769_850_000_000);
+pub(super) const NOW: Timestamp = Timestamp::from_ms(1_769_850_000_000);
 
-struct Schema(PostgresOptions, Lent);
+pub(super) struct Schema(PostgresOptions, Lent);
 
 impl Schema {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (url, lent) = lend();
         Self(options(&url, &lent.0), lent)
     }
@@ -69,12 +76,12 @@ impl Schema {
         servers::postgres().clone().expect("a server")
     }
 
-    async fn open(&self) -> PostgresStore {
+    pub(super) async fn open(&self) -> PostgresStore {
         PostgresStore::connect(self.0.clone()).await.expect("a store")
     }
 
     /// Somebody else's session, with this schema in sight.
-    async fn sql(&self) -> tokio_postgres::Client {
+    pub(super) async fn sql(&self) -> tokio_postgres::Client {
         let client = client(&self.url()).await;
         client.batch_execute(&format!("SET search_path = \"{}\"", self.1.0)).await.expect("the schema");
         client
@@ -98,7 +105,7 @@ fn queued(query: &str) -> RunWrite {
     rules::enqueue(&task(query), Wanted::now(RunId::generate(), NOW), moment)
 }
 
-async fn enqueue(store: &dyn Store, n: usize) -> Vec<RunId> {
+pub(super) async fn enqueue(store: &dyn Store, n: usize) -> Vec<RunId> {
     let writes: Vec<RunWrite> = (0..n).map(|_| queued("do it")).collect();
     let ids = writes.iter().map(|write| write.run.run_id.clone()).collect();
     for answer in store.commit(writes.into_iter().map(Into::into).collect()).await.expect("an answer") {
@@ -118,13 +125,13 @@ async fn an_empty_schema_may_be_opened_by_many_at_once() {
     assert_eq!(stores[0].counts(None).await.unwrap(), [(RunStatus::Queued, 8)]);
     let rows = schema.sql().await.query("SELECT version, name FROM schema_migrations", &[]).await.unwrap();
     let applied: Vec<(i32, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let all = [(1, "0001_first"), (2, "0002_speed"), (3, "0003_rows")];
+    let all = [(1, "0001_first"), (2, "0002_speed"), (3, "0003_rows"), (4, "0004_memory")];
     assert_eq!(applied, all.map(|(version, name)| (version, name.to_owned())));
 }
 
-/// What came with the second migration and the third, undone.
+/// What came with the second migration and those after it, undone.
 const BEFORE_SPEED: &str = "
-    ALTER TABLE meta DROP COLUMN version;
+    ALTER TABLE meta DROP COLUMN version, DROP COLUMN harmless;
     INSERT INTO attempts (rid, fence, started_at, number, status, instance)
         SELECT rid, fence, attempt_started_at, attempt, 0, owner FROM runs WHERE tried IS NOT NULL;
     ALTER TABLE runs DROP COLUMN tried, DROP COLUMN small;
@@ -174,7 +181,7 @@ async fn a_newer_schema_is_refused_with_both_versions() {
     let (kind, message) = refusal(PostgresStore::connect(schema.0.clone()).await);
     sql.batch_execute("DELETE FROM schema_migrations WHERE version = 999").await.unwrap();
     assert_eq!(kind, RefusedKind::NewerSchema);
-    assert!(message.contains("schema version 999") && message.contains("up to 3"), "{message}");
+    assert!(message.contains("schema version 999") && message.contains("up to 4"), "{message}");
 }
 
 async fn an_edited_migration_is_refused_by_name() {
@@ -445,41 +452,6 @@ async fn field_c02_a_cancel_by_another_instance_is_heard_with_its_name() {
     other.commit(vec![write.into()]).await.unwrap().remove(0).unwrap();
     let heard = async { while watcher.recv().await.unwrap().cancels != [held.run_id.clone()] {} };
     tokio::time::timeout(Duration::from_secs(20), heard).await.expect("such a hint within 20 s");
-}
-
-async fn a_writer_that_remembers_sees_what_another_has_written() {
-    let schema = Schema::new();
-    let (one, other) = (schema.open().await, schema.open().await);
-    enqueue(&one, 2).await;
-    let held = one.claim(claim_request(1, 2)).await.unwrap();
-    let moment = |stamp| Moment { now: NOW, stamp };
-    let begin = |run: &Run| rules::start(run, run.token().unwrap(), moment(3)).unwrap();
-    let begun: Vec<RunWrite> = held.iter().map(begin).collect();
-    let verdicts = one.commit(begun.iter().cloned().map(Into::into).collect()).await.unwrap();
-    assert!(verdicts.iter().all(Result::is_ok), "{verdicts:?}");
-    let force = rules::CancelRequest {
-        mode: tenure::model::CancelMode::Force,
-        reason: "enough".into(),
-        requested_by: "a person".into(),
-        force_after: None,
-    };
-    let rules::Cancel::Write(write) = rules::cancel(&begun[0].run, &force, moment(4)) else { panic!("held") };
-    other.commit(vec![write.into()]).await.unwrap().remove(0).unwrap();
-    let end = |write: &RunWrite| -> RunWrite {
-        let outcome = rules::Outcome::Cancelled(None);
-        rules::finish(&write.run, write.run.token().unwrap(), outcome, 0, moment(5)).unwrap()
-    };
-    let ends = begun.iter().map(|write| end(write).into()).collect();
-    let verdicts = one.commit(ends).await.unwrap();
-    assert!(matches!(verdicts[0], Err(Refusal::Fenced { .. })), "{verdicts:?}");
-    assert_eq!(verdicts[1], Ok(()), "of the other run nothing has changed");
-    let asked = begun[1].run.clone();
-    let again = RunWrite {
-        expect: Expect::At { version: asked.version, token: None, unrenewed: None },
-        ..begun[1].clone()
-    };
-    let verdict = one.commit(vec![again.into()]).await.unwrap().remove(0);
-    assert!(matches!(verdict, Err(Refusal::StaleRun { status: RunStatus::Cancelled, .. })), "{verdict:?}");
 }
 
 async fn works(store: &dyn Store) {

@@ -168,7 +168,7 @@ impl Tx<'_> {
     pub(super) async fn repair(&mut self) -> Step<Vec<String>> {
         let mut told: Vec<String> = Vec::new();
         self.memory.forget_runs();
-        self.wrote = true;
+        (self.wrote, self.disturbs) = (true, true);
         for _ in 0..4 {
             self.flush().await?;
             let findings = find(self.conn).await?;

@@ -9,7 +9,7 @@ use super::fault::{Fault, Step};
 use super::lanes::LaneEntry;
 use super::row::{Stored, json, owner, resting, signed, status_number};
 use super::rows::Rows;
-use super::tx::{NewSpec, Out, Rest, TaskEntry, Told, Tx, notify};
+use super::tx::{Known, Meta, NewSpec, Out, Rest, TaskEntry, Told, Tx, notify};
 use crate::model::{Attempt, Payload, RunResult, RunStatus, TaskId, Timestamp};
 
 /// How a transaction ended that was not committed for certain.
@@ -75,9 +75,9 @@ impl Tx<'_> {
         let mut says = self.rows().map_err(Failed::Before)?;
         if !says.is_empty() || self.wrote || self.meta.cursor != self.before {
             self.meta.version += 1;
-            let meta = &self.meta;
-            let numbers =
-                with![meta.rid, meta.cursor, meta.tid, meta.aid, meta.lid, meta.lane_version, meta.version];
+            self.meta.harmless += i64::from(!self.disturbs);
+            let Meta { rid, cursor, tid, aid, lid, lane_version, version, harmless } = self.meta;
+            let numbers = with![rid, cursor, tid, aid, lid, lane_version, version, harmless];
             says.push(Say::new(META, numbers));
         }
         says.extend(told.map(|(channel, payload)| notify(channel, payload)));
@@ -89,7 +89,7 @@ impl Tx<'_> {
                 return Err(if certain { Failed::Before(fault) } else { Failed::AtCommit(fault) });
             }
         }
-        self.memory.keep(std::mem::take(&mut self.runs).into_values(), self.meta.version);
+        self.memory.keep(std::mem::take(&mut self.runs).into_values(), self.meta.disturbed());
         Ok(())
     }
 
@@ -120,6 +120,10 @@ impl Tx<'_> {
         for rid in rids {
             let Some(entry) = self.runs.get_mut(&rid) else { continue };
             let stored = &entry.stored;
+            if entry.rest.is_some() || entry.placed || entry.renewed {
+                entry.written = true;
+                self.disturbs |= entry.known == Known::Elsewhere;
+            }
             match entry.rest.take() {
                 Some(rest) => put_run(stored, &rest, if entry.new { &mut new } else { &mut whole }),
                 None => {
@@ -455,7 +459,7 @@ fn put_counts(counts: &BTreeMap<i64, [i64; RunStatus::ALL.len()]>, says: &mut Ve
 
 const META: &str =
     "UPDATE meta SET next_rid = $1, next_cursor = $2, next_tid = $3, next_aid = $4, next_lid = $5,
-    lane_version = $6, version = $7 WHERE id = 0";
+    lane_version = $6, version = $7, harmless = $8 WHERE id = 0";
 
 const INSERT_RUNS: &str = "INSERT INTO runs
     (rid, tid, aid, lane, due_at, wake_at, version, stamp, fence, last_event, nonce, expires_at, heartbeat_at,

@@ -1,5 +1,9 @@
 //! What the writer keeps from one transaction to the next: numbers of names, and how the runs stand that are held, as
-//! long as nobody else writes.
+//! long as nobody else has written one of them.
+//!
+//! At most one writer remembers a run that is held. It comes to remember it by writing it; whoever writes one that is
+//! held and that it does not remember disturbs everybody else ([`Meta::disturbed`](super::tx::Meta::disturbed)), who
+//! then forget all of theirs. A program of a schema that knows nothing of this disturbs with whatever it writes.
 
 use foldhash::HashMap;
 
@@ -26,11 +30,11 @@ pub(super) struct Memory {
     pub(super) names: Names,
     /// Runs that are held: of these the next that is heard is that they begin, end or are renewed.
     held: HashMap<RunId, Stored>,
-    /// That of "meta", when this was last known to stand.
-    version: i64,
-    /// Whether nobody else had written when the last transaction began. Who is not alone is better off asking for
-    /// everything at once than finding out that what is remembered does not stand.
-    alone: bool,
+    /// How often writers had been disturbed when this was last known to stand.
+    disturbed: i64,
+    /// Whether it stood when the last transaction began. Who is being disturbed is better off asking for everything at
+    /// once than finding out that what is remembered does not stand.
+    stood: bool,
 }
 
 impl Memory {
@@ -44,18 +48,18 @@ impl Memory {
         }
     }
 
-    /// Whether a run need not be read, unless somebody else has written.
+    /// Whether a run need not be read, unless somebody has disturbed.
     pub(super) fn knows(&self, run_id: &RunId) -> bool {
-        self.alone && self.held.contains_key(run_id)
+        self.stood && self.held.contains_key(run_id)
     }
 
     /// What is said of it when a transaction begins; answers whether what is remembered stands.
-    pub(super) fn stands_at(&mut self, version: i64) -> bool {
-        let stands = self.version == version;
+    pub(super) fn stands_at(&mut self, disturbed: i64) -> bool {
+        let stands = self.disturbed == disturbed;
         if !stands {
             self.held.clear();
         }
-        (self.version, self.alone) = (version, stands);
+        (self.disturbed, self.stood) = (disturbed, stands);
         stands
     }
 
@@ -64,17 +68,14 @@ impl Memory {
         self.held.remove(run_id)
     }
 
-    /// Runs as a transaction left them that was committed as this version.
-    pub(super) fn keep(&mut self, runs: impl Iterator<Item = Entry>, version: i64) {
-        for stored in runs.map(|entry| entry.stored) {
-            if stored.status.is_held() {
-                self.held.insert(stored.run_id.clone(), stored);
-            } else {
-                // It may have been read although it was remembered.
-                self.held.remove(&stored.run_id);
+    /// Runs as a transaction left them that was committed, and how often writers have been disturbed by then.
+    pub(super) fn keep(&mut self, runs: impl Iterator<Item = Entry>, disturbed: i64) {
+        for entry in runs.filter(Entry::is_ours) {
+            if entry.stored.status.is_held() {
+                self.held.insert(entry.stored.run_id.clone(), entry.stored);
             }
         }
-        self.version = version;
+        self.disturbed = disturbed;
     }
 
     /// Runs may stand otherwise than they were left.

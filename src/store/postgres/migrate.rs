@@ -16,6 +16,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql") },
     Migration { version: 2, name: "0002_speed", sql: include_str!("migrations/0002_speed.sql") },
     Migration { version: 3, name: "0003_rows", sql: include_str!("migrations/0003_rows.sql") },
+    Migration { version: 4, name: "0004_memory", sql: include_str!("migrations/0004_memory.sql") },
 ];
 
 /// Applies what is missing, in one transaction: a second program that opens the schema waits, and finds it done.

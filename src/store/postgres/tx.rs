@@ -38,6 +38,23 @@ pub(super) struct Meta {
     pub(super) lane_version: i64,
     /// Raised by every transaction that writes.
     pub(super) version: i64,
+    /// Raised by those of them that know that they disturbed nobody.
+    pub(super) harmless: i64,
+}
+
+impl Meta {
+    /// How often a writer changed a run that another one may remember ([`super::known`]).
+    pub(super) const fn disturbed(self) -> i64 {
+        self.version - self.harmless
+    }
+}
+
+/// Who remembers a run from an earlier transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    Nobody,
+    Here,
+    Elsewhere,
 }
 
 /// A run that was read or made.
@@ -52,11 +69,21 @@ pub(super) struct Entry {
     pub(super) placed: bool,
     /// Its lease is written.
     pub(super) renewed: bool,
+    pub(super) known: Known,
+    /// This transaction has written it.
+    pub(super) written: bool,
 }
 
 impl Entry {
+    /// One that this writer does not remember: if it is held, another may.
     pub(super) fn read(stored: Stored) -> Self {
-        Self { stored, new: false, rest: None, placed: false, renewed: false }
+        let known = if stored.status.is_held() { Known::Elsewhere } else { Known::Nobody };
+        Self { stored, new: false, rest: None, placed: false, renewed: false, known, written: false }
+    }
+
+    /// Whether nobody but this writer can remember it once the transaction is committed.
+    pub(super) fn is_ours(&self) -> bool {
+        self.written || self.known == Known::Here
     }
 }
 
@@ -182,6 +209,8 @@ pub(super) struct Tx<'c> {
     pub(super) before: i64,
     /// Something was written before its end.
     pub(super) wrote: bool,
+    /// A run was written that another writer may remember.
+    pub(super) disturbs: bool,
     /// What was sent before its end, and not waited for.
     pub(super) ahead: Flight<'c>,
     /// After how many events more of it is sent.
@@ -194,7 +223,7 @@ pub(super) struct Tx<'c> {
 const FIRST_PART: usize = 64;
 
 const LOCK: &str =
-    "SELECT next_rid, next_cursor, next_tid, next_aid, next_lid, lane_version, version FROM meta
+    "SELECT next_rid, next_cursor, next_tid, next_aid, next_lid, lane_version, version, harmless FROM meta
     WHERE id = 0 FOR UPDATE";
 
 impl<'c> Tx<'c> {
@@ -226,23 +255,24 @@ impl<'c> Tx<'c> {
             lid: get(numbers, 4)?,
             lane_version: get(numbers, 5)?,
             version: get(numbers, 6)?,
+            harmless: get(numbers, 7)?,
         };
         let known: Vec<RunId> = needs.known(memory);
-        let stands = memory.stands_at(meta.version);
+        let stands = memory.stands_at(meta.disturbed());
         let mut tx = Self::new(conn, memory, meta, now);
         tx.expect(needs);
         for kind in kinds {
             tx.take(kind, next()?)?;
         }
         if !stands && !known.is_empty() {
-            // Somebody else has written meanwhile: they are read after all.
+            // Somebody has disturbed meanwhile: they are read after all.
             for row in &conn.ask(runs_sql(), with![texts(&known)]).await? {
                 tx.keep(Stored::read(row)?);
             }
         }
         for run_id in known.iter().filter(|_| stands) {
             if let Some(stored) = tx.memory.take(run_id) {
-                tx.keep(stored);
+                tx.hold(Entry { known: Known::Here, ..Entry::read(stored) });
             }
         }
         Ok(tx)
@@ -268,6 +298,7 @@ impl<'c> Tx<'c> {
             out: Out::default(),
             marks: BTreeMap::new(),
             wrote: false,
+            disturbs: false,
             ahead: Flight::default(),
             enough: FIRST_PART,
             freed: None,
@@ -388,9 +419,17 @@ impl<'c> Tx<'c> {
 
     /// A run that was read now stands as it was left.
     pub(super) fn keep(&mut self, stored: Stored) {
-        self.by_id.insert(stored.run_id.clone(), Some(stored.rid));
-        let rid = stored.rid;
-        let entry = self.runs.entry(rid).or_insert_with(|| Entry::read(stored));
+        let mut entry = Entry::read(stored);
+        if self.memory.take(&entry.stored.run_id).is_some() {
+            entry.known = Known::Here;
+        }
+        self.hold(entry);
+    }
+
+    fn hold(&mut self, entry: Entry) {
+        let rid = entry.stored.rid;
+        self.by_id.insert(entry.stored.run_id.clone(), Some(rid));
+        let entry = self.runs.entry(rid).or_insert(entry);
         if let Some((to, lane)) = self.moves.remove(&rid) {
             (entry.stored.place, entry.stored.lane) = (to, lane);
             entry.placed = true;

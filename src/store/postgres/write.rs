@@ -3,7 +3,7 @@
 use super::fault::Step;
 use super::lanes::Stand;
 use super::row::{Extra, Stored, flag, place, signed, trigger, trigger_flag};
-use super::tx::{Entry, Rest, Tx};
+use super::tx::{Entry, Known, Rest, Tx};
 use super::{attempt, result};
 use crate::model::{Attempt, EventKind, NewEvent, Run, Timestamp, Trigger};
 use crate::rules;
@@ -58,7 +58,8 @@ impl Tx<'_> {
         self.keep_result(&mut stored, run);
         self.out.specs.push((rid, tid, aid, std::sync::Arc::clone(spec), run.run_id.clone()));
         self.by_id.insert(run.run_id.clone(), Some(rid));
-        let entry = Entry { new: true, rest: Some(Rest::of(run)), ..Entry::read(stored) };
+        let rest = Some(Rest::of(run));
+        let entry = Entry { new: true, rest, known: Known::Nobody, ..Entry::read(stored) };
         self.runs.insert(rid, entry);
         self.count(tid, run.status, 1);
         self.write_told(rid, 0, write);

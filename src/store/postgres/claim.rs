@@ -86,15 +86,15 @@ impl Tx<'_> {
     /// Writes what was decided so far, and finds the ready runs that come first, in one round trip. What became due
     /// meanwhile is ready, if it is to be looked at.
     async fn search(&mut self, agents: &[String], limit: usize, promote: bool) -> Step<Vec<Row>> {
-        let ready =
-            |sql: String| Say::new(sql, with![agents.to_vec(), i64::try_from(limit).unwrap_or(i64::MAX)]);
+        let limit_there = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut says = self.rows()?;
         self.wrote |= !says.is_empty();
         let written = self.ahead.len() + says.len();
         if promote {
             says.push(Say::new(due_sql(), with![self.now.ms()]));
         }
-        says.extend([ready(ready_sql()), ready(ready_lanes_sql()), ready(ready_heads_sql())]);
+        says.push(Say::new(FIND_READY, with![agents.to_vec(), limit_there]));
+        says.extend([ready_sql(), ready_lanes_sql(), ready_heads_sql()].map(|sql| Say::new(sql, Vec::new())));
         let mut answers = self.say(says, None).await?.into_iter();
         let mut next = || answers.next().unwrap_or_else(|| Ok(Vec::new()));
         for _ in 0..written {
@@ -107,6 +107,7 @@ impl Tx<'_> {
                 return Box::pin(self.search(agents, limit, false)).await;
             }
         }
+        next()?;
         let (rows, lanes, heads) = (next()?, next()?, next()?);
         for row in &lanes {
             self.take_lane(row, 0)?;
@@ -258,43 +259,45 @@ fn names(agents: &[AgentId]) -> Vec<String> {
     names
 }
 
-/// The numbers of the ready runs that come first: only an index is read.
-fn first(and: &str) -> String {
-    format!(
-        "SELECT x.rid FROM agent_names a CROSS JOIN LATERAL (
+/// Finds the ready runs that come first, and keeps their numbers on the server for the statements behind it. They are
+/// looked for once: only an index is read, but after a drain that has pages of entries of which nothing is left.
+const FIND_READY: &str =
+    "SELECT set_config('tenure.ready', coalesce(array_agg(c.rid)::text, '{}'), true) FROM (
+         SELECT x.rid FROM agent_names a CROSS JOIN LATERAL (
              SELECT rid, priority, due_at FROM runs WHERE place = 1 AND aid = a.aid
              ORDER BY priority DESC, due_at, rid LIMIT $2) x
-         WHERE a.name = ANY($1){and} ORDER BY x.priority DESC, x.due_at, x.rid LIMIT $2"
-    )
+         WHERE a.name = ANY($1) ORDER BY x.priority DESC, x.due_at, x.rid LIMIT $2) c";
+
+/// What was kept.
+const READY: &str = "current_setting('tenure.ready')::bigint[]";
+
+/// The same where any run is in a lane: elsewhere their lanes are not looked for.
+fn ready_in_lanes() -> String {
+    format!("(SELECT CASE WHEN EXISTS (SELECT FROM lane_runs) THEN {READY} END)::bigint[]")
 }
 
-/// Decided once for the statement: where no run is in any lane the ready ones are not looked for again.
-const IF_LANES: &str = " AND EXISTS (SELECT FROM lane_runs)";
-
-pub(super) fn ready_sql() -> String {
+fn ready_sql() -> String {
     format!(
-        "SELECT {STORED}, {REST}, t.enabled FROM ({}) c JOIN runs r ON r.rid = c.rid {WHOLE}
-         LEFT JOIN tasks t ON t.tid = r.tid ORDER BY r.priority DESC, r.due_at, r.rid",
-        first("")
+        "SELECT {STORED}, {REST}, t.enabled FROM runs r {WHOLE} LEFT JOIN tasks t ON t.tid = r.tid
+         WHERE r.rid = ANY({READY}) ORDER BY r.priority DESC, r.due_at, r.rid"
     )
 }
 
 /// The lanes of the ready runs that come first.
-pub(super) fn ready_lanes_sql() -> String {
+fn ready_lanes_sql() -> String {
     format!(
-        "SELECT l.lid, l.name, l.version, l.held, l.total FROM ({}) c JOIN lane_runs m ON m.rid = c.rid
-         JOIN lanes l ON l.lid = m.lid",
-        first(IF_LANES)
+        "SELECT l.lid, l.name, l.version, l.held, l.total FROM lane_runs m JOIN lanes l ON l.lid = m.lid
+         WHERE m.rid = ANY({})",
+        ready_in_lanes()
     )
 }
 
 /// Whose turn it is in those of them in which others are than the ready ones and those that have their room.
-pub(super) fn ready_heads_sql() -> String {
+fn ready_heads_sql() -> String {
     let lanes = format!(
-        "l.lid = ANY(ARRAY(SELECT m.lid FROM ({}) c JOIN lane_runs m ON m.rid = c.rid
-         JOIN lanes k ON k.lid = m.lid
+        "l.lid = ANY(ARRAY(SELECT m.lid FROM lane_runs m JOIN lanes k ON k.lid = m.lid WHERE m.rid = ANY({})
          GROUP BY m.lid HAVING max(k.total - k.held) > count(*) FILTER (WHERE NOT m.takes)))",
-        first(IF_LANES)
+        ready_in_lanes()
     );
     heads_sql(&lanes)
 }

@@ -167,16 +167,18 @@ impl Commons {
         while !records.is_empty() {
             let (rid, record, result) = (records.bytes()?, records.bytes()?, records.maybe()?);
             let number = rid.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-            let read = Record::read(&record);
-            let name = match read.as_ref().map(|record| record.own()) {
-                Ok(Ok(own)) => own.run_id.to_string(),
-                _ => format!("number {number}"),
-            };
-            let run = read.and_then(|record| match commons.get(record.sid) {
+            let run = Record::read(&record).and_then(|record| match commons.get(record.sid) {
                 Some(Ok(common)) => record.run(common, result.as_deref()),
                 Some(Err(fault)) => Err(fault.clone()),
                 None => Err(unreadable("its specification is gone")),
             });
+            let name = match &run {
+                Ok(run) => run.run_id.to_string(),
+                Err(_) => match Record::read(&record).and_then(|record| record.own()) {
+                    Ok(own) => own.run_id.to_string(),
+                    Err(_) => format!("number {number}"),
+                },
+            };
             found.push(Answered { number, name, run });
         }
         Ok(found)

@@ -149,7 +149,7 @@ impl<'a> Batch<'a> {
         if self.commits.is_empty() {
             return;
         }
-        let mut cmd = self.shared.write("commit");
+        let mut cmd = self.shared.write_in(self.message.command(), "commit");
         cmd.arg(self.sender);
         self.message.put_into(&mut cmd);
         self.pipe.add_command(cmd);

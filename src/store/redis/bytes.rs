@@ -51,9 +51,13 @@ impl Put {
         self
     }
 
-    /// Behind a length of two bytes; the caller knows that it fits.
-    pub(super) fn text16(&mut self, bytes: &[u8]) -> &mut Self {
-        self.u16(u16::try_from(bytes.len()).unwrap_or(u16::MAX)).raw(bytes)
+    /// What is written behind a length of two bytes; the caller knows that it fits.
+    pub(super) fn part16<R>(&mut self, write: impl FnOnce(&mut Self) -> R) -> R {
+        let start = self.0.len() + 2;
+        let written = write(self.u16(0));
+        let length = u16::try_from(self.0.len() - start).unwrap_or(u16::MAX);
+        self.0[start - 2..start].copy_from_slice(&length.to_be_bytes());
+        written
     }
 
     /// Behind a length of four bytes; nothing is longer, since no value of a server may be.
@@ -61,9 +65,60 @@ impl Put {
         self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).raw(bytes)
     }
 
+    /// What is written behind a length of four bytes.
+    pub(super) fn part32<R>(&mut self, write: impl FnOnce(&mut Self) -> R) -> R {
+        let start = self.0.len() + 4;
+        let written = write(self.u32(0));
+        let length = u32::try_from(self.0.len() - start).unwrap_or(u32::MAX);
+        self.0[start - 4..start].copy_from_slice(&length.to_be_bytes());
+        written
+    }
+
     /// Behind a length of one byte; an id fits.
     pub(super) fn id(&mut self, id: &str) -> &mut Self {
         self.u8(u8::try_from(id.len()).unwrap_or(u8::MAX)).raw(id.as_bytes())
+    }
+}
+
+/// Texts of bytes one behind the other.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    all: Put,
+    ends: Vec<usize>,
+}
+
+impl Parts {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// How many bytes they have.
+    pub(super) fn bytes(&self) -> usize {
+        self.ends.last().copied().unwrap_or_default()
+    }
+
+    /// Adds what is written.
+    pub(super) fn write<R>(&mut self, write: impl FnOnce(&mut Put) -> R) -> R {
+        let written = write(&mut self.all);
+        self.ends.push(self.all.0.len());
+        written
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.write(|put| {
+            put.raw(bytes);
+        });
+    }
+
+    /// Keeps the first so many.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.ends.truncate(count);
+        self.all.0.truncate(self.bytes());
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.all.0[start..*end])
     }
 }
 
@@ -166,7 +221,8 @@ mod tests {
         for number in numbers {
             put.i64(number).short(number.cast_unsigned()).distance(7, number).distance(number, 7);
         }
-        put.text16(b"ab").text32(b"").id("id").u32(9);
+        put.part16(|put| put.raw(b"ab").0.len());
+        put.text32(b"").id("id").u32(9);
         let mut get = Get(&put.0);
         for number in numbers {
             assert_eq!(get.i64().unwrap(), number);
@@ -187,6 +243,18 @@ mod tests {
         let sorted =
             [i64::MIN, -1, 0, 1, i64::MAX].map(|number| std::mem::take(&mut Put::default().i64(number).0));
         assert!(sorted.is_sorted());
+    }
+
+    #[test]
+    fn parts_are_given_back_one_by_one() {
+        let mut parts = Parts::default();
+        parts.push(b"ab");
+        parts.write(|put| put.part32(|put| put.u8(7).id("x").0.len()));
+        parts.push(b"");
+        assert_eq!(parts.iter().collect::<Vec<_>>(), [&b"ab"[..], &[0, 0, 0, 3, 7, 1, b'x'], b""]);
+        parts.truncate(1);
+        parts.push(b"c");
+        assert_eq!((parts.iter().collect::<Vec<_>>(), parts.bytes()), (vec![&b"ab"[..], b"c"], 3));
     }
 
     #[test]

@@ -33,22 +33,26 @@ pub(super) struct Shared {
 impl Shared {
     /// A call of a script that writes.
     pub(super) fn write(&self, operation: &str) -> Cmd {
-        self.call("EVALSHA", &self.write, operation)
+        self.write_in(Cmd::new(), operation)
+    }
+
+    /// The same in a command that has room for what follows.
+    pub(super) fn write_in(&self, cmd: Cmd, operation: &str) -> Cmd {
+        self.call(cmd, "EVALSHA", &self.write, operation)
     }
 
     /// A call of the script that tidies up.
     pub(super) fn tidy(&self, operation: &str) -> Cmd {
-        self.call("EVALSHA", &self.tidy, operation)
+        self.call(Cmd::new(), "EVALSHA", &self.tidy, operation)
     }
 
     /// A call of a script that reads.
     pub(super) fn read(&self, operation: &str) -> Cmd {
-        self.call("EVALSHA_RO", &self.read, operation)
+        self.call(Cmd::new(), "EVALSHA_RO", &self.read, operation)
     }
 
-    fn call(&self, command: &str, script: &str, operation: &str) -> Cmd {
-        let mut cmd = redis::cmd(command);
-        cmd.arg(script).arg(1).arg(&self.prefix).arg(operation);
+    fn call(&self, mut cmd: Cmd, command: &str, script: &str, operation: &str) -> Cmd {
+        cmd.arg(command).arg(script).arg(1).arg(&self.prefix).arg(operation);
         match &self.options.clock {
             Some(clock) => cmd.arg(clock.now().ms()),
             None => cmd.arg(""),

@@ -3,13 +3,17 @@
 use foldhash::{HashMap, HashMapExt};
 use redis::Cmd;
 
-use super::bytes::Put;
+use super::bytes::{Parts, Put};
 use super::fault::Step;
 use super::record;
 use super::spec::Kept;
 use super::task;
 use crate::model::Occurrence;
 use crate::store::{Decision, Expect, RunWrite, ScheduleWrite, TaskChange, TaskWrite};
+
+/// What a command has in front of its decisions: arguments and bytes, at most.
+const FRONT: usize = 12;
+const FRONT_BYTES: usize = 512;
 
 /// Before the write of a run that is a decision by itself.
 const ALONE: u8 = 1;
@@ -38,8 +42,8 @@ pub(super) struct Mark {
 #[derive(Debug, Default)]
 pub(super) struct Message {
     /// The names of the runs that decisions are about, in order: the script looks for all of them at once.
-    names: Vec<Vec<u8>>,
-    arguments: Vec<Vec<u8>>,
+    names: Parts,
+    arguments: Parts,
     specs: HashMap<Vec<u8>, usize>,
     in_order: Vec<(u64, Vec<u8>)>,
     pub(super) decisions: usize,
@@ -51,6 +55,13 @@ impl Message {
         Self { specs: HashMap::new(), ..Self::default() }
     }
 
+    /// A command with room for all of it.
+    pub(super) fn command(&self) -> Cmd {
+        let count = self.names.len() + self.arguments.len() + 2 * self.in_order.len();
+        let bytes = self.bytes + self.names.bytes();
+        Cmd::with_capacity(count + FRONT, bytes + 8 * self.in_order.len() + FRONT_BYTES)
+    }
+
     /// Puts the decisions behind the arguments that a command has.
     pub(super) fn put_into(&self, command: &mut Cmd) {
         command.arg(self.in_order.len());
@@ -58,8 +69,8 @@ impl Message {
             command.arg(&digest.to_be_bytes()[..]).arg(&text[..]);
         }
         command.arg(self.decisions).arg(self.names.len());
-        for argument in self.names.iter().chain(&self.arguments) {
-            command.arg(&argument[..]);
+        for argument in self.names.iter().chain(self.arguments.iter()) {
+            command.arg(argument);
         }
     }
 
@@ -77,7 +88,7 @@ impl Message {
 
     /// Adds a decision. A grant is made only if the run can still be had.
     pub(super) fn add(&mut self, decision: &Decision, grant: bool) -> Step<()> {
-        let begun = self.mark();
+        let (begun, bytes) = (self.mark(), self.arguments.bytes());
         let added = match decision {
             Decision { task: None, schedule: None, runs, lanes, occurrences, forget }
                 if lanes.is_empty() && occurrences.is_empty() && forget.is_empty() && runs.len() == 1 =>
@@ -91,7 +102,7 @@ impl Message {
             Err(_) => self.back_to(begun),
             Ok(()) => {
                 self.decisions += 1;
-                self.bytes += self.arguments[begun.arguments..].iter().map(Vec::len).sum::<usize>();
+                self.bytes += self.arguments.bytes() - bytes;
             }
         }
         added
@@ -103,24 +114,26 @@ impl Message {
         head.u8(0).u8(u8::from(decision.task.is_some())).u8(u8::from(decision.schedule.is_some()));
         head.u32(count(decision.runs.len())).u32(count(decision.lanes.len()));
         head.u32(count(decision.occurrences.len())).u32(count(decision.forget.len()));
-        self.arguments.push(head.0);
+        self.arguments.push(&head.0);
         if let Some(write) = &decision.task {
             self.add_task(write)?;
         }
         if let Some(ScheduleWrite { expect, state }) = &decision.schedule {
             let record = task::schedule(state)?;
-            self.arguments.extend([state.task_id.as_str().into(), optional(*expect), record]);
+            self.push_all([state.task_id.as_str().as_bytes(), &optional(*expect), &record]);
         }
         for write in &decision.runs {
             self.add_run(write, grant, None)?;
         }
         for lane in &decision.lanes {
-            self.arguments.extend([lane.name.as_bytes().to_vec(), lane.version.to_string().into()]);
+            self.push_all([lane.name.as_bytes(), lane.version.to_string().as_bytes()]);
         }
         for occurrence in &decision.occurrences {
             self.add_occurrence(occurrence)?;
         }
-        self.names.extend(decision.forget.iter().map(|run_id| record::kept_name(run_id.as_str())));
+        for run_id in &decision.forget {
+            self.names.write(|put| record::put_name(put, run_id.as_str()));
+        }
         Ok(())
     }
 
@@ -130,58 +143,24 @@ impl Message {
             TaskChange::Put(task) => ("P", task::task(task)?),
             TaskChange::Delete => ("D", Vec::new()),
         };
-        self.arguments.extend([write.task_id.as_str().into(), optional(write.expect), change.into(), record]);
-        self.arguments.extend([task::idle(&write.task_id)?, write.events.len().to_string().into()]);
+        let (task_id, expect) = (write.task_id.as_str().as_bytes(), optional(write.expect));
+        self.push_all([task_id, &expect, change.as_bytes(), &record]);
+        self.push_all([&task::idle(&write.task_id)?, write.events.len().to_string().as_bytes()]);
         for event in &write.events {
-            self.arguments.extend([event.at.ms().to_string().into(), record::event(event)]);
+            self.arguments.push(event.at.ms().to_string().as_bytes());
+            self.arguments.write(|put| record::put_event(put, event));
         }
         Ok(())
     }
 
-    /// One argument: what is expected, the run, what only some writes have, and what is told of it.
+    fn push_all<const N: usize>(&mut self, arguments: [&[u8]; N]) {
+        arguments.into_iter().for_each(|argument| self.arguments.push(argument));
+    }
+
     fn add_run(&mut self, write: &RunWrite, grant: bool, alone: Option<u8>) -> Step<()> {
-        let run = &write.run;
-        let ended = run.status.is_terminal().then(|| run.finished_at.unwrap_or(run.spec.queued_at));
-        let attempt = write.attempt.as_ref().filter(|attempt| attempt.number > 0);
-        let mut bits = if grant { with::GRANT } else { 0 };
-        let mut put = Put(Vec::with_capacity(512));
-        put.raw(alone.as_slice());
-        let bits_at = put.0.len();
-        bits |= expected(put.u8(0), write.expect);
-        put.text32(&record::run(run)?);
-        match write.expect {
-            Expect::Absent => {
-                put.u16(self.spec(write)?);
-                if let Some(key) = &run.spec.idempotency {
-                    bits |= with::KEY;
-                    put.u64(key.digest).text32(&record::key_field(run.spec.task_id.as_str(), &key.key));
-                }
-            }
-            Expect::At { unrenewed: Some(expires_at), .. } => {
-                bits |= with::UNRENEWED;
-                put.i64(expires_at.ms());
-            }
-            Expect::At { unrenewed: None, .. } => {}
-        }
-        if let Some(ended) = ended {
-            bits |= with::END;
-            put.i64(ended.ms());
-        }
-        if let Some(result) = &run.result {
-            bits |= with::RESULT;
-            put.text32(&record::result(result));
-        }
-        if let Some(attempt) = attempt {
-            bits |= with::ATTEMPT;
-            put.u32(attempt.number).text32(&record::attempt(attempt)?);
-        }
-        for event in &write.events {
-            put.text32(&record::event(event));
-        }
-        put.0[bits_at] = bits;
-        self.names.push(record::kept_name(run.run_id.as_str()));
-        self.arguments.push(put.0);
-        Ok(())
+        let spec = if write.expect == Expect::Absent { self.spec(write)? } else { 0 };
+        self.names.write(|put| record::put_name(put, write.run.run_id.as_str()));
+        self.arguments.write(|put| put_run(put, write, spec, grant, alone))
     }
 
     /// The place of a run's common part among those of the message, from 1: each is sent once.
@@ -201,9 +180,52 @@ impl Message {
         due.i64(occurrence.due_at.ms());
         let recorded = occurrence.recorded_at.ms().to_string();
         let record = task::json(occurrence)?;
-        self.arguments.extend([occurrence.task_id.as_str().into(), due.0, recorded.into(), record]);
+        self.push_all([occurrence.task_id.as_str().as_bytes(), &due.0, recorded.as_bytes(), &record]);
         Ok(())
     }
+}
+
+/// One argument: what is expected, the run, what only some writes have, and what is told of it.
+fn put_run(put: &mut Put, write: &RunWrite, spec: u16, grant: bool, alone: Option<u8>) -> Step<()> {
+    let run = &write.run;
+    let ended = run.status.is_terminal().then(|| run.finished_at.unwrap_or(run.spec.queued_at));
+    let attempt = write.attempt.as_ref().filter(|attempt| attempt.number > 0);
+    let mut bits = if grant { with::GRANT } else { 0 };
+    put.raw(alone.as_slice());
+    let bits_at = put.0.len();
+    bits |= expected(put.u8(0), write.expect);
+    put.part32(|put| record::put_run(put, run))?;
+    match write.expect {
+        Expect::Absent => {
+            put.u16(spec);
+            if let Some(key) = &run.spec.idempotency {
+                bits |= with::KEY;
+                put.u64(key.digest).text32(&record::key_field(run.spec.task_id.as_str(), &key.key));
+            }
+        }
+        Expect::At { unrenewed: Some(expires_at), .. } => {
+            bits |= with::UNRENEWED;
+            put.i64(expires_at.ms());
+        }
+        Expect::At { unrenewed: None, .. } => {}
+    }
+    if let Some(ended) = ended {
+        bits |= with::END;
+        put.i64(ended.ms());
+    }
+    if let Some(result) = &run.result {
+        bits |= with::RESULT;
+        put.part32(|put| record::put_result(put, result));
+    }
+    if let Some(attempt) = attempt {
+        bits |= with::ATTEMPT;
+        put.u32(attempt.number).part32(|put| record::put_attempt(put, attempt))?;
+    }
+    for event in &write.events {
+        put.part32(|put| record::put_event(put, event));
+    }
+    put.0[bits_at] = bits;
+    Ok(())
 }
 
 /// The version that is expected, and the token behind it, as they follow each other in a record.

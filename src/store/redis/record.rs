@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::bytes::{Get, Put, text};
 use super::fault::{Step, invalid, unreadable};
@@ -58,33 +59,30 @@ struct Extra {
 
 /// The name of a run as a key: one of 32 digits of base 16 in half as many bytes.
 pub(super) fn kept_name(run_id: &str) -> Vec<u8> {
+    let mut put = Put(Vec::with_capacity(17));
+    put_name(&mut put, run_id);
+    put.0
+}
+
+pub(super) fn put_name(put: &mut Put, run_id: &str) {
     let plain = run_id.len() == 32 && run_id.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
     let number = u128::from_str_radix(run_id, 16).ok().filter(|_| plain);
-    let mut kept = Vec::with_capacity(17);
     match number {
-        Some(number) => {
-            kept.push(b'u');
-            kept.extend_from_slice(&number.to_be_bytes());
-        }
-        None => {
-            kept.push(b's');
-            kept.extend_from_slice(run_id.as_bytes());
-        }
-    }
-    kept
+        Some(number) => put.u8(b'u').raw(&number.to_be_bytes()),
+        None => put.u8(b's').raw(run_id.as_bytes()),
+    };
 }
 
 fn name_of(kept: &[u8]) -> Step<RunId> {
-    let name = match kept.split_first() {
+    match kept.split_first() {
         Some((b'u', number)) => {
             let number =
                 <[u8; 16]>::try_from(number).map_err(|_| unreadable("the name of the run is cut off"))?;
-            format!("{:032x}", u128::from_be_bytes(number))
+            id(Uuid::from_bytes(number).simple().encode_lower(&mut [0; 32]))
         }
-        Some((_, name)) => text(name)?.to_owned(),
-        None => return Err(unreadable("the run has no name")),
-    };
-    RunId::new(name).map_err(|odd| unreadable(odd.to_string()))
+        Some((_, name)) => id(text(name)?),
+        None => Err(unreadable("the run has no name")),
+    }
 }
 
 /// The field of an idempotency key: of its task, byte for byte.
@@ -110,9 +108,8 @@ fn alarm(run: &Run) -> Option<Timestamp> {
 }
 
 /// A run as it is written: what scripts look at, its lease, what is its own.
-pub(super) fn run(run: &Run) -> Step<Vec<u8>> {
+pub(super) fn put_run(put: &mut Put, run: &Run) -> Step<()> {
     let alarm = alarm(run);
-    let mut put = Put::default();
     put.u8(run.status.number())
         .u8(flags(run, alarm))
         .i64(run.due_at.ms())
@@ -122,16 +119,15 @@ pub(super) fn run(run: &Run) -> Step<Vec<u8>> {
         put.u64(lease.nonce).i64(lease.expires_at.ms()).i64(lease.heartbeat_at.ms());
         put.raw(&lease.owner.bits().to_be_bytes());
     }
-    put.raw(&own(run)?);
-    Ok(put.0)
+    put_own(put, run)
 }
 
 /// What is a run's own.
-fn own(run: &Run) -> Step<Vec<u8>> {
+fn put_own(put: &mut Put, run: &Run) -> Step<()> {
     let (spec, base) = (&run.spec, run.spec.queued_at.ms());
     let key = spec.idempotency.as_ref().map(|own| key_field(spec.task_id.as_str(), &own.key));
-    let mut put = Put::default();
-    put.text16(&kept_name(run.run_id.as_str())).u32(run.attempt).text32(&key.unwrap_or_default());
+    put.part16(|put| put_name(put, run.run_id.as_str()));
+    put.u32(run.attempt).text32(&key.unwrap_or_default());
     put.i64(base).u8(spec.trigger as u8);
     let instants = [
         (there::OCCURRENCE, spec.occurrence),
@@ -158,11 +154,13 @@ fn own(run: &Run) -> Step<Vec<u8>> {
     if let Some(token) = run.lost_token {
         put.u64(token.fence).u64(token.nonce);
     }
-    put.raw(&extra(run)?);
-    Ok(put.0)
+    put_extra(put, run)
 }
 
-fn extra(run: &Run) -> Step<Vec<u8>> {
+fn put_extra(put: &mut Put, run: &Run) -> Step<()> {
+    if let Run { cancel: None, error: None, progress: None, approval: None, blocked_by: None, .. } = run {
+        return Ok(());
+    }
     let extra = Extra {
         cancel: run.cancel.clone(),
         error: run.error.clone(),
@@ -170,11 +168,9 @@ fn extra(run: &Run) -> Step<Vec<u8>> {
         approval: run.approval.clone(),
         blocked_by: run.blocked_by.clone(),
     };
-    let Extra { cancel: None, error: None, progress: None, approval: None, blocked_by: None } = extra else {
-        return serde_json::to_vec(&extra)
-            .map_err(|error| invalid(format!("a run that cannot be kept: {error}")));
-    };
-    Ok(Vec::new())
+    let extra = serde_json::to_vec(&extra);
+    put.raw(&extra.map_err(|error| invalid(format!("a run that cannot be kept: {error}")))?);
+    Ok(())
 }
 
 /// What a run is called, and that of it which needs no more than its own part.
@@ -389,8 +385,7 @@ impl<'a> Record<'a> {
     }
 }
 
-pub(super) fn result(result: &RunResult) -> Vec<u8> {
-    let mut put = Put::default();
+pub(super) fn put_result(put: &mut Put, result: &RunResult) {
     match result {
         RunResult::Inline(Payload { media_type, bytes }) => {
             put.u8(0).text32(media_type.as_bytes()).raw(bytes);
@@ -403,7 +398,6 @@ pub(super) fn result(result: &RunResult) -> Vec<u8> {
                 .raw(preview.as_bytes());
         }
     }
-    put.0
 }
 
 fn read_result(bytes: &[u8]) -> Step<RunResult> {
@@ -417,8 +411,7 @@ fn read_result(bytes: &[u8]) -> Step<RunResult> {
     Ok(RunResult::File { media_type, size, path, preview: text(get.0)?.into() })
 }
 
-pub(super) fn attempt(attempt: &Attempt) -> Step<Vec<u8>> {
-    let mut put = Put::default();
+pub(super) fn put_attempt(put: &mut Put, attempt: &Attempt) -> Step<()> {
     put.u8(attempt.status.number()).raw(&attempt.instance.bits().to_be_bytes()).short(attempt.fence);
     put.i64(attempt.started_at.ms()).u8(u8::from(attempt.finished_at.is_some()));
     if let Some(at) = attempt.finished_at {
@@ -428,7 +421,7 @@ pub(super) fn attempt(attempt: &Attempt) -> Step<Vec<u8>> {
         let error = serde_json::to_vec(error);
         put.raw(&error.map_err(|error| invalid(format!("an attempt that cannot be kept: {error}")))?);
     }
-    Ok(put.0)
+    Ok(())
 }
 
 pub(super) fn read_attempt(run_id: &RunId, number: u32, bytes: &[u8]) -> Step<Attempt> {
@@ -459,8 +452,7 @@ pub(super) fn read_attempt(run_id: &RunId, number: u32, bytes: &[u8]) -> Step<At
 
 const NO_STATUS: u8 = u8::MAX;
 
-pub(super) fn event(event: &NewEvent) -> Vec<u8> {
-    let mut put = Put::default();
+pub(super) fn put_event(put: &mut Put, event: &NewEvent) {
     put.u8(event.kind.number()).u8(event.status.map_or(NO_STATUS, RunStatus::number)).i64(event.at.ms());
     put.short(event.sequence).short(u64::from(event.attempt)).short(event.fence);
     put.u8(u8::from(event.instance.is_some()) | u8::from(event.data.is_some()) << 1);
@@ -468,7 +460,6 @@ pub(super) fn event(event: &NewEvent) -> Vec<u8> {
         put.raw(&instance.bits().to_be_bytes());
     }
     put.raw(event.data.as_deref().unwrap_or_default().as_bytes());
-    put.0
 }
 
 /// Whose an event is.

@@ -119,7 +119,8 @@ impl LiveRuns {
 
     pub(crate) fn insert(&self, live: Arc<LiveRun>) {
         let before = self.by_id.lock().insert(live.run_id.clone(), live);
-        self.come.notify_one();
+        // All of them: while a generation is replaced its heartbeat waits beside that of the next one.
+        self.come.notify_waiters();
         // A run that is granted again here was lost before: what is left of it has no authority.
         if let Some(before) = before {
             before.fence();
@@ -146,8 +147,12 @@ impl LiveRuns {
 
     /// Waits until there is one.
     pub(crate) async fn some(&self) {
-        while self.len() == 0 {
-            self.come.notified().await;
+        loop {
+            let come = self.come.notified();
+            if self.len() > 0 {
+                return;
+            }
+            come.await;
         }
     }
 

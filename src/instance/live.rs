@@ -113,6 +113,12 @@ impl LiveRuns {
         self.by_id.lock().get(run_id).cloned()
     }
 
+    /// Whether a run is held here as it is there, whatever its lease says.
+    pub(crate) fn holds(&self, run: &Run) -> bool {
+        let live = self.get(&run.run_id);
+        live.is_some_and(|live| Some(live.token) == run.token() && !live.fenced.is_cancelled())
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<LiveRun>> {
         self.by_id.lock().values().cloned().collect()
     }

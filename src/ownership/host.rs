@@ -159,18 +159,6 @@ impl Host {
         Acquire::new(key, self.instance_id(), format!("{}-{:016x}", self.instance_id(), draw()), ttl)
     }
 
-    /// Whether owners whose leases lapsed may be taken for gone now: after an outage they have the time to renew.
-    pub(super) fn judges(&self) -> bool {
-        self.tenure.instance.verdicts.wait().is_none()
-    }
-
-    /// Whether a run is held here under a fence, whatever its lease says: after a pause of this host its heartbeat has
-    /// its say first (L10).
-    pub(super) fn holds(&self, key: &TaskKey, run: u32, fence: u64) -> bool {
-        let live = key.run_id(run).ok().and_then(|run_id| self.tenure.instance.live.get(&run_id));
-        live.is_some_and(|live| live.token.fence == fence && !live.fenced.is_cancelled())
-    }
-
     pub(super) fn request_ttl(&self) -> Seconds {
         seconds(self.tenure.settings().lease)
     }

@@ -198,10 +198,6 @@ impl Host {
         let asked = Instant::now();
         let (answer, run) = self.acquire(&request, asked).await?;
         let (Acquired::Acquired(held), Some((run, left))) = (&answer, run) else { return Ok(answer) };
-        if instance.live.get(&run.run_id).is_some_and(|live| live.token == held.token) {
-            // Asked for again: it is executed already.
-            return Ok(answer);
-        }
         let agent = Arc::new(Once {
             work: Mutex::new(Some(Box::new(move |context| work(context).boxed()))),
             ownership: self.ownership.clone(),
@@ -215,7 +211,12 @@ impl Host {
         };
         let generation = self.tenure.application().current();
         match instance.execute_owned(&generation, run, held.token, (asked, left), work).await {
-            Ok(()) => Ok(answer),
+            Ok(true) => Ok(answer),
+            // Asked for at the same time, and what was asked first was not started.
+            Ok(false) if instance.is_draining() => Err(Error::Draining),
+            Ok(false) => Err(Error::Supervision(
+                format!("run {} of \"{}\" was not started", held.run, held.key).into(),
+            )),
             Err(error) if instance.is_draining() => {
                 tracing::debug!(%error, "not started: the host is shutting down");
                 // Who stores that may have ended before it was granted.

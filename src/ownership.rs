@@ -24,8 +24,8 @@
 //! ([`StoreError`]), and each verb may be repeated.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::error::Error;
+use crate::instance::Instance;
 use crate::model::Run;
 use crate::rules::Moment;
 use crate::store::{Decision, Refusal, Store, StoreError};
@@ -145,6 +146,8 @@ pub struct Ownership {
     reaped: Arc<parking_lot::Mutex<Option<String>>>,
     /// Those of the host whose store it is: who removes what is over may be another than who kept it.
     hooks: Arc<Hooks>,
+    /// The host whose store it is: it knows of outages and of what it executes itself. None of who has no host.
+    host: Weak<Instance>,
 }
 
 impl std::fmt::Debug for Ownership {
@@ -163,6 +166,7 @@ impl Ownership {
             turns: Arc::new(std::array::from_fn(|_| Mutex::default())),
             reaped: Arc::default(),
             hooks: Arc::default(),
+            host: Weak::new(),
         }
     }
 
@@ -174,7 +178,8 @@ impl Ownership {
         if let Some(hook) = &settings.blobs {
             hooks.add(settings.namespace.as_ref(), hook);
         }
-        Self { hooks, ..Self::new(Arc::clone(&tenure.instance.store), settings) }
+        let host = Arc::downgrade(&tenure.instance);
+        Self { hooks, host, ..Self::new(Arc::clone(&tenure.instance.store), settings) }
     }
 
     /// From now on this host removes what hosts own and was kept long enough. One that nobody asked for ownership looks

@@ -17,6 +17,8 @@ mod pausing;
 mod sharing;
 #[path = "kills/skewed.rs"]
 mod skewed;
+#[path = "kills/stepped.rs"]
+mod stepped;
 #[path = "kills/windows.rs"]
 mod windows;
 
@@ -68,7 +70,13 @@ const SKEWED: &[Test] = tests! {
         own_l06_a_killed_instance_is_taken_over_when_its_lease_is_over_by_nobodys_clock;
 };
 
+/// On any store, a file among them, whose clock is that of its machine.
+const STEPPED: &[Test] = tests! {
+    stepped: own_l07_hosts_whose_clocks_step_by_a_day_and_back_by_two_keep_what_they_hold;
+};
+
 fn main() -> ExitCode {
     let skewed = GROUNDS.iter().filter_map(Ground::skewed).collect();
-    workers::main(&[(GROUNDS.to_vec(), TESTS), (skewed, SKEWED)], Vec::new())
+    let stepped = GROUNDS.iter().filter_map(Ground::stepped).collect();
+    workers::main(&[(GROUNDS.to_vec(), TESTS), (skewed, SKEWED), (stepped, STEPPED)], Vec::new())
 }

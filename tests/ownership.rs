@@ -24,3 +24,5 @@ mod replicas;
 mod threads;
 #[path = "../actors/tests/support/traced.rs"]
 mod traced;
+#[path = "ownership/verdicts.rs"]
+mod verdicts;

@@ -170,12 +170,13 @@ pub(super) async fn publish(State(api): State<Api>, parts: Parts, given: Given) 
 /// Declares that the owner of a run is gone
 ///
 /// It is so only if the lease that was seen under this fence has been expired for the whole grace by the store's clock.
+/// For a grace after the store was away, or its clock jumped, this server takes nobody for gone: owners have to renew.
 #[utoipa::path(post, path = "/ownership/declare-lost", tag = "ownership", operation_id = "declare_lost",
     request_body = schemas::DeclareLost,
     responses(
         (status = 200, description = "it is lost: by this request, or one before", body = schemas::Standing),
-        (status = 409, description = "`not_lost`: it was renewed, has ended, or has not been expired for long enough",
-         body = schemas::Problem),
+        (status = 409, description = "`not_lost`: it was renewed, has ended, or has not been expired for long enough, \
+         as far as this server has seen", body = schemas::Problem),
     ))]
 pub(super) async fn declare_lost(State(api): State<Api>, parts: Parts, given: Given) -> Answer {
     let (own, (key, run, fence, grace)) = Verb::of(&api, &parts, &given)?.read(|fields| {

@@ -53,6 +53,10 @@ enum Stage {
 impl Job {
     pub(super) fn new(instance: &Arc<Instance>, live: Arc<LiveRun>) -> Self {
         instance.live.insert(Arc::clone(&live));
+        Self::of(instance, live)
+    }
+
+    fn of(instance: &Arc<Instance>, live: Arc<LiveRun>) -> Self {
         Self {
             instance: Arc::clone(instance),
             live,
@@ -62,11 +66,17 @@ impl Job {
         }
     }
 
-    /// Work that a host executes itself; its run began with its grant.
-    pub(super) fn owned(instance: &Arc<Instance>, live: Arc<LiveRun>, work: Work) -> Self {
-        let mut job = Self::new(instance, live);
+    /// Work that a host executes itself; its run began with its grant. What is executed under that grant already is
+    /// not executed twice.
+    pub(super) fn owned(
+        instance: &Arc<Instance>,
+        live: Arc<LiveRun>,
+        work: Work,
+    ) -> Result<Self, Arc<LiveRun>> {
+        instance.live.insert_once(&live)?;
+        let mut job = Self::of(instance, live);
         (job.stage, job.work) = (Stage::Begun, Some(work));
-        job
+        Ok(job)
     }
 
     /// The start of the attempt is stored.
@@ -109,6 +119,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
+        self.live.has_begun(false);
         if self.stage != Stage::HandedOn {
             let cause = self.live.cause().unwrap_or(StopCause::Interrupted);
             let outcome = match judge(&self.live, Some(cause), None) {
@@ -122,6 +133,7 @@ impl Drop for Job {
 }
 
 async fn execute(mut job: Job, context: ProcessContext) -> ProcessResult {
+    job.live.has_begun(true);
     let ended = run(&job, &context).await;
     let held = Held { live: Arc::clone(&job.live), process: context.clone() };
     let outcome = job.instance.settle_result(held, judge(&job.live, job.live.cause(), ended)).await;

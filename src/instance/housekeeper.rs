@@ -157,11 +157,11 @@ impl Instance {
     /// says: after a pause of this host its heartbeat has its say before anybody here takes the run for lost. And
     /// nobody is taken for gone before all had the time to renew.
     fn grace_of(&self, run: &Run) -> Duration {
-        let held = self
-            .live
-            .get(&run.run_id)
-            .is_some_and(|live| Some(live.token) == run.token() && !live.fenced.is_cancelled());
-        if held || self.verdicts.wait().is_some() { Duration::MAX } else { self.settings().grace() }
+        if self.live.holds(run) || self.verdicts.wait().is_some() {
+            Duration::MAX
+        } else {
+            self.settings().grace()
+        }
     }
 
     /// Removes in bounded batches, so that nobody waits long behind one (field G2, G7).

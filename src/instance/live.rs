@@ -7,7 +7,7 @@ use std::time::Duration;
 use foldhash::HashMap;
 use parking_lot::Mutex;
 use tenure_actors::ProcessHandle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, SetOnce};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +48,8 @@ pub(crate) struct LiveRun {
     pub(crate) fenced: CancellationToken,
     /// The process that executes the attempt.
     process: OnceLock<ProcessHandle>,
+    /// Whether the attempt has begun, once that is known.
+    begun: SetOnce<bool>,
     /// The folder of its files, once it was asked for.
     pub(crate) workspace: OnceLock<Workspace>,
     progress: Mutex<Told>,
@@ -113,13 +115,37 @@ impl LiveRuns {
         self.by_id.lock().get(run_id).cloned()
     }
 
+    /// Whether a run is held here as it is there, whatever its lease says.
+    pub(crate) fn holds(&self, run: &Run) -> bool {
+        let live = self.get(&run.run_id);
+        live.is_some_and(|live| Some(live.token) == run.token() && !live.fenced.is_cancelled())
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<LiveRun>> {
         self.by_id.lock().values().cloned().collect()
     }
 
+    /// The same for a grant that may be here already: then that one is answered, and stays.
+    pub(crate) fn insert_once(&self, live: &Arc<LiveRun>) -> Result<(), Arc<LiveRun>> {
+        let mut by_id = self.by_id.lock();
+        match by_id.get(&live.run_id) {
+            Some(found) if found.token == live.token => return Err(Arc::clone(found)),
+            _ => {}
+        }
+        let before = by_id.insert(live.run_id.clone(), Arc::clone(live));
+        drop(by_id);
+        self.inserted(before);
+        Ok(())
+    }
+
     pub(crate) fn insert(&self, live: Arc<LiveRun>) {
         let before = self.by_id.lock().insert(live.run_id.clone(), live);
-        self.come.notify_one();
+        self.inserted(before);
+    }
+
+    fn inserted(&self, before: Option<Arc<LiveRun>>) {
+        // All of them: while a generation is replaced its heartbeat waits beside that of the next one.
+        self.come.notify_waiters();
         // A run that is granted again here was lost before: what is left of it has no authority.
         if let Some(before) = before {
             before.fence();
@@ -146,8 +172,12 @@ impl LiveRuns {
 
     /// Waits until there is one.
     pub(crate) async fn some(&self) {
-        while self.len() == 0 {
-            self.come.notified().await;
+        loop {
+            let come = self.come.notified();
+            if self.len() > 0 {
+                return;
+            }
+            come.await;
         }
     }
 
@@ -177,11 +207,22 @@ impl LiveRun {
             cause: OnceLock::new(),
             fenced: CancellationToken::new(),
             process: OnceLock::new(),
+            begun: SetOnce::new(),
             workspace: OnceLock::new(),
             progress: Mutex::default(),
             told: Notify::new(),
             alive: Notify::new(),
         })
+    }
+
+    /// The attempt has begun, or will not begin.
+    pub(crate) fn has_begun(&self, begun: bool) {
+        let _first = self.begun.set(begun);
+    }
+
+    /// Whether the attempt has begun. Completes when that is known.
+    pub(crate) async fn begins(&self) -> bool {
+        *self.begun.wait().await
     }
 
     pub(crate) fn run(&self) -> Arc<Run> {

@@ -73,6 +73,11 @@ impl Outbox {
         self.unstored.load(Ordering::SeqCst)
     }
 
+    /// What waits is to be looked at again: who was to store it has not.
+    pub(crate) fn again(&self) {
+        self.filled.notify_one();
+    }
+
     /// Waits until something may have come.
     pub(crate) async fn filled(&self) {
         self.filled.notified().await;

@@ -16,6 +16,9 @@ impl Instance {
     /// for, `left` how long its lease was then at least. What it comes to is stored by the recorder, also when the
     /// process could not be started.
     ///
+    /// Answers whether it is executed under this grant: by this call, or by another that was made at the same time with
+    /// the same request.
+    ///
     /// # Errors
     /// [`StartError`] when the process was not started: the run is on its way to its end.
     pub(crate) async fn execute_owned(
@@ -25,12 +28,15 @@ impl Instance {
         token: Token,
         (asked, left): (Instant, Duration),
         work: Work,
-    ) -> Result<(), StartError> {
+    ) -> Result<bool, StartError> {
         let id = format!("owned:{}:{}", run.run_id, token.fence);
         let reliance = self.reliance().min(left.saturating_sub(self.settings().margin()));
         let live = LiveRun::new(run, token, asked, reliance);
-        let job = Job::owned(self, Arc::clone(&live), work);
+        let job = match Job::owned(self, Arc::clone(&live), work) {
+            Ok(job) => job,
+            Err(before) => return Ok(before.begins().await),
+        };
         live.executes_in(generation.registry().start(id, job.process(None)).await?);
-        Ok(())
+        Ok(true)
     }
 }

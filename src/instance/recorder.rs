@@ -24,6 +24,8 @@ const TRIES: usize = 16;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> ProcessResult {
+    // However this one ends: cut off past its patience, or by a panic.
+    let _what_is_left_is_told_of = Rest(&instance);
     loop {
         tokio::select! {
             () = instance.outbox.filled() => {}
@@ -34,6 +36,17 @@ pub(super) async fn serve(instance: Arc<Instance>, context: ProcessContext) -> P
     // Told to stop after the last attempt has ended: what they came to is stored first, within the patience.
     instance.flush().await;
     Ok(())
+}
+
+/// Wakes the next recorder, which may wait since before this one took what it did not store.
+struct Rest<'a>(&'a Instance);
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        if self.0.outbox.len() > 0 {
+            self.0.outbox.again();
+        }
+    }
 }
 
 impl Instance {

@@ -28,12 +28,12 @@ struct Seen {
 
 impl Verdicts {
     /// The store did not answer who asked it then.
-    pub(super) fn failed(&self, asked: Instant) {
+    pub(crate) fn failed(&self, asked: Instant) {
         self.seen.lock().away.get_or_insert(asked);
     }
 
     /// It answered. An outage or a jump that is shorter than the grace lets no lease lapse that is renewed.
-    pub(super) fn answered(&self, now: Timestamp, grace: Duration) {
+    pub(crate) fn answered(&self, now: Timestamp, grace: Duration) {
         let here = Instant::now();
         let mut seen = self.seen.lock();
         let was_away = seen.away.take().is_some_and(|since| here - since >= grace);

@@ -443,7 +443,10 @@ pub enum Released {
     Released {
         /// The revision now; 0 if there was no such session.
         revision: u64,
-        /// Runs that did not end by themselves: their authority was revoked, and what they come to is refused.
+        /// Runs that did not end by themselves: their authority was revoked, and what they come to is refused. And
+        /// those whose records cannot be read, which were not cancelled: [`Ownership::inspect_session`] names them.
+        ///
+        /// [`Ownership::inspect_session`]: super::Ownership::inspect_session
         still_running: usize,
     },
     /// Something runs.

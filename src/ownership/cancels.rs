@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::answers::{Cancel, CancelAnswer, CancelScope, Release, Released, TaskState, WithParent};
+use super::inspect::Live;
 use super::key::{SessionKey, TaskKey};
 use super::outcome::Finished;
 use super::record::{Mark, OwnedSpec, Session, put};
@@ -13,7 +14,7 @@ use super::{Ownership, TRIES, contended, deadline};
 use crate::error::Error;
 use crate::model::{CancelMode, Run, RunId, RunStatus};
 use crate::rules::{self, CancelRequest};
-use crate::store::Decision;
+use crate::store::{Decision, RefusedKind, StoreError};
 
 impl Ownership {
     /// Asks for runs to be cancelled, or by force ends them. The intent is part of each run's record: later runs are
@@ -21,7 +22,8 @@ impl Ownership {
     /// latest.
     ///
     /// # Errors
-    /// [`Error::Store`]: the caller must not believe that anything was cancelled (X12); ask again.
+    /// [`Error::Store`]: the caller must not believe that anything was cancelled (X12); ask again. Of a session one of
+    /// whose runs cannot be read the others were asked to stop, and that one is named.
     pub async fn request_cancel(&self, scope: &CancelScope, cancel: &Cancel) -> Result<CancelAnswer, Error> {
         match scope {
             CancelScope::Run { key, run } => self.cancel_task(key, Some(*run), cancel).await,
@@ -29,8 +31,12 @@ impl Ownership {
             CancelScope::Session(key) => match self.stored(key).await? {
                 Some(stored) => {
                     let live = self.live_until(key, stored.session.revision).await?;
-                    let runs = self.cancel_all(&live, &request(cancel), false).await?;
-                    Ok(CancelAnswer::Requested { runs })
+                    let runs = self.cancel_all(&live.runs, &request(cancel), false).await?;
+                    // The others are asked to stop. Of this one nobody must believe that it was.
+                    match live.unreadable.into_iter().next() {
+                        Some((name, why)) => Err(not_cancelled(&name, &why).into()),
+                        None => Ok(CancelAnswer::Requested { runs }),
+                    }
                 }
                 None => Ok(CancelAnswer::NotFound),
             },
@@ -74,7 +80,7 @@ impl Ownership {
     async fn cancel_children(&self, key: &TaskKey, run: u32, cancel: &Cancel) -> Result<usize, Error> {
         let live = self.live(&key.session).await?;
         let specs: Vec<(&Run, OwnedSpec)> =
-            live.iter().filter_map(|run| Some((run, OwnedSpec::of(run).ok()?))).collect();
+            live.runs.iter().filter_map(|run| Some((run, OwnedSpec::of(run).ok()?))).collect();
         let mut parents = vec![(key.task, run, cancel.clone())];
         let (mut seen, mut met) = (BTreeSet::from([key.task]), 0);
         while let Some((task, latest, cancel)) = parents.pop() {
@@ -136,10 +142,10 @@ impl Ownership {
     }
 
     /// The runs of a session that have not ended and began when it was at this revision, or before (I11).
-    async fn live_until(&self, key: &SessionKey, revision: u64) -> Result<Vec<Run>, Error> {
+    async fn live_until(&self, key: &SessionKey, revision: u64) -> Result<Live, Error> {
         let mut live = self.live(key).await?;
         // When one began that cannot be read is not known: it goes with the others.
-        live.retain(|run| OwnedSpec::of(run).map_or(true, |spec| spec.revision <= revision));
+        live.runs.retain(|run| OwnedSpec::of(run).map_or(true, |spec| spec.revision <= revision));
         Ok(live)
     }
 
@@ -188,21 +194,25 @@ impl Ownership {
         };
         // Who starts something now has seen the session as the release left it: that is another one (S6.4).
         let before = revision.saturating_sub(1);
-        self.cancel_all(&self.live_until(key, before).await?, &asked, true).await?;
-        while Instant::now() < deadline && !self.live_until(key, before).await?.is_empty() {
+        self.cancel_all(&self.live_until(key, before).await?.runs, &asked, true).await?;
+        while Instant::now() < deadline && !self.live_until(key, before).await?.runs.is_empty() {
             watch.changed_until(deadline).await;
         }
         let force = CancelRequest { mode: CancelMode::Force, ..asked };
-        let mut still_running = 0;
-        for run in self.live_until(key, before).await? {
+        let left = self.live_until(key, before).await?;
+        let mut revoked = 0;
+        for run in left.runs {
             let met = self.cancel_run(&run.run_id, &force).await?;
-            still_running += usize::from(met.is_some_and(|met| met.at_once));
+            revoked += usize::from(met.is_some_and(|met| met.at_once));
         }
-        if still_running > 0 {
-            metrics::counter!("tenure_ownership_revoked_total").increment(still_running as u64);
-            tracing::warn!(session = %key, still_running, "released while work goes on that has no authority");
+        if revoked > 0 {
+            metrics::counter!("tenure_ownership_revoked_total").increment(revoked as u64);
+            tracing::warn!(session = %key, revoked, "released while work goes on that has no authority");
         }
-        Ok(Released::Released { revision, still_running })
+        for (run, why) in &left.unreadable {
+            tracing::warn!(session = %key, run, why, "released, and a run was not cancelled that cannot be read");
+        }
+        Ok(Released::Released { revision, still_running: revoked + left.unreadable.len() })
     }
 
     /// Raises the revision of a session, unless nothing was started since that was done before.
@@ -212,7 +222,10 @@ impl Ownership {
             let moment = self.moment().await?;
             let Some(stored) = self.stored(key).await? else { return Ok(Sealed::Unknown) };
             if release == Release::Refuse {
-                let running = self.live(key).await?.iter().filter(|run| run.status.is_held()).count();
+                let live = self.live(key).await?;
+                let held = live.runs.iter().filter(|run| run.status.is_held()).count();
+                // Whether somebody executes what cannot be read is not known.
+                let running = held + live.unreadable.len();
                 if running > 0 {
                     return Ok(Sealed::Refused(running));
                 }
@@ -246,6 +259,11 @@ struct Met {
     /// Somebody held it, and it has ended all the same.
     at_once: bool,
     had_ended: bool,
+}
+
+fn not_cancelled(run: &str, why: &str) -> StoreError {
+    let message = format!("run \"{run}\" was not cancelled, for it cannot be read: {why}");
+    StoreError::refused(RefusedKind::Corrupt, message)
 }
 
 /// Whether somebody wants it cancelled, or it is.

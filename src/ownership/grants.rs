@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::answers::{
     Acquire, Acquired, DeclaredLost, Expected, Held, IdempotencyKey, Regranted, Renewed, TaskState,
 };
@@ -193,6 +195,10 @@ impl Ownership {
     /// Declares that the owner who was seen under a fence is gone, if their lease expired for at least the grace by
     /// the store's clock and was not renewed since (I6). A grace below that of the settings counts as that.
     ///
+    /// On a host ([`Ownership::of`], [`Host`](super::Host)) nobody is gone whose work this host executes, nor within a
+    /// grace after the store was away or its clock jumped: then it has changed nothing, and is asked again later (L8,
+    /// L23). Who has no host has seen nothing of its store before, and judges by the one lease.
+    ///
     /// # Errors
     /// [`Error::Store`]: it may have been declared.
     pub async fn declare_lost(
@@ -205,12 +211,13 @@ impl Ownership {
         self.admits(&key.session)?;
         let grace = grace.unwrap_or_default().max(self.settings.grace);
         for _ in 0..TRIES {
-            let moment = self.moment().await?;
+            let moment = self.moment_of_a_verdict().await?;
             let Some(found) = self.run(key, run).await? else {
                 return Ok(DeclaredLost::Changed { state: self.inspect(key).await? });
             };
             let before = found.status == RunStatus::Lost && found.fence == fence;
-            let write = rules::lose(&found, fence, grace, moment).filter(|_| !before);
+            let may_be_gone = !before && self.judges(&found);
+            let write = rules::lose(&found, fence, grace, moment).filter(|_| may_be_gone);
             let ended = before || write.is_some();
             if let Some(write) = write
                 && self.commit(write).await?.is_err()
@@ -223,6 +230,23 @@ impl Ownership {
             return Ok(if lost { DeclaredLost::Lost { state } } else { DeclaredLost::Changed { state } });
         }
         Err(contended(key))
+    }
+
+    /// Now. The host hears of it: how far its store has jumped meanwhile, or that it does not answer.
+    async fn moment_of_a_verdict(&self) -> Result<Moment, StoreError> {
+        let (asked, moment) = (Instant::now(), self.moment().await);
+        if let Some(host) = self.host.upgrade() {
+            match &moment {
+                Ok(moment) => host.verdicts.answered(moment.now, host.settings().grace()),
+                Err(_) => host.verdicts.failed(asked),
+            }
+        }
+        moment
+    }
+
+    /// Whether this host may take the owner of a run for gone now, if its lease says so.
+    fn judges(&self, run: &Run) -> bool {
+        self.host.upgrade().is_none_or(|host| host.verdicts.wait().is_none() && !host.live.holds(run))
     }
 
     /// Gives a lost run back to who proves by the lost token that it was theirs, if nobody took its place.

@@ -159,18 +159,6 @@ impl Host {
         Acquire::new(key, self.instance_id(), format!("{}-{:016x}", self.instance_id(), draw()), ttl)
     }
 
-    /// Whether owners whose leases lapsed may be taken for gone now: after an outage they have the time to renew.
-    pub(super) fn judges(&self) -> bool {
-        self.tenure.instance.verdicts.wait().is_none()
-    }
-
-    /// Whether a run is held here under a fence, whatever its lease says: after a pause of this host its heartbeat has
-    /// its say first (L10).
-    pub(super) fn holds(&self, key: &TaskKey, run: u32, fence: u64) -> bool {
-        let live = key.run_id(run).ok().and_then(|run_id| self.tenure.instance.live.get(&run_id));
-        live.is_some_and(|live| live.token.fence == fence && !live.fenced.is_cancelled())
-    }
-
     pub(super) fn request_ttl(&self) -> Seconds {
         seconds(self.tenure.settings().lease)
     }
@@ -210,10 +198,6 @@ impl Host {
         let asked = Instant::now();
         let (answer, run) = self.acquire(&request, asked).await?;
         let (Acquired::Acquired(held), Some((run, left))) = (&answer, run) else { return Ok(answer) };
-        if instance.live.get(&run.run_id).is_some_and(|live| live.token == held.token) {
-            // Asked for again: it is executed already.
-            return Ok(answer);
-        }
         let agent = Arc::new(Once {
             work: Mutex::new(Some(Box::new(move |context| work(context).boxed()))),
             ownership: self.ownership.clone(),
@@ -227,7 +211,12 @@ impl Host {
         };
         let generation = self.tenure.application().current();
         match instance.execute_owned(&generation, run, held.token, (asked, left), work).await {
-            Ok(()) => Ok(answer),
+            Ok(true) => Ok(answer),
+            // Asked for at the same time, and what was asked first was not started.
+            Ok(false) if instance.is_draining() => Err(Error::Draining),
+            Ok(false) => Err(Error::Supervision(
+                format!("run {} of \"{}\" was not started", held.run, held.key).into(),
+            )),
             Err(error) if instance.is_draining() => {
                 tracing::debug!(%error, "not started: the host is shutting down");
                 // Who stores that may have ended before it was granted.

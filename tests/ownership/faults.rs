@@ -2,21 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::iter::repeat_n;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use tenure::Error;
-use tenure::clock::ManualClock;
-use tenure::model::{CancelMode, InstanceId, Seconds, Timestamp};
+use tenure::clock::{ManualClock, SystemClock};
+use tenure::model::{CancelMode, InstanceId, RunStatus, Seconds, Timestamp};
 use tenure::ownership::{
-    Acquire, Acquired, Cancel, CancelAnswer, CancelScope, Declared, DeclaredLost, Forgotten, Held, Outcome,
-    Ownership, OwnershipSettings, Published, Registered, Regranted, Release, Released, Renewed, Retention,
-    SessionKey,
+    Acquire, Acquired, Cancel, CancelAnswer, CancelScope, Declared, DeclaredLost, Finished, Forgotten, Held,
+    Host, Outcome, Ownership, OwnershipSettings, Published, Registered, Regranted, Release, Released,
+    Renewed, Retention, SessionKey, TaskKey,
 };
 use tenure::store::faulty::{Fault, Faulty, Gate, Method};
 use tenure::store::{MemoryStore, StoreError};
+use tenure::{Error, Settings, Tenure};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use crate::replicas::SECOND;
 
@@ -300,4 +304,52 @@ async fn own_l6_clocks_of_replicas_are_asked_by_nobody() {
     let declared = w.own.declare_lost(&held.key, 1, held.token.fence, None).await.unwrap();
     assert!(matches!(declared, DeclaredLost::Changed { .. }));
     assert_eq!(w.own.publish(&held, Outcome::completed("found")).await.unwrap(), Published::Committed);
+}
+
+/// A caller repeats its request while the first one is under way: on another thread, and by another handle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn own_l17_the_same_start_twice_at_once_is_executed_once() {
+    let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+    let tenure = Tenure::open(store, Settings::default()).await.unwrap();
+    let hosts = [(); 2].map(|()| Host::new(&tenure, OwnershipSettings::default()));
+    let executed = Arc::new(AtomicUsize::new(0));
+    for task in 1..=1_500 {
+        let request = hosts[0].request(session().task(task));
+        let (ready, go) = (Arc::new(Barrier::new(2)), Arc::new(Semaphore::new(0)));
+        let starts = hosts.clone().map(|host| {
+            let (request, ready, go) = (request.clone(), Arc::clone(&ready), Arc::clone(&go));
+            let (executed, runtime) = (Arc::clone(&executed), Handle::current());
+            spawn_blocking(move || {
+                // What takes a while to be moved takes a while to begin: time enough to meet.
+                let heavy = [1_u8; 1 << 16];
+                let work = move |_| async move {
+                    std::hint::black_box(&heavy);
+                    executed.fetch_add(1, Ordering::SeqCst);
+                    go.acquire().await.unwrap().forget();
+                    Ok("found".into())
+                };
+                ready.wait();
+                runtime.block_on(host.start(request, work))
+            })
+        });
+        let answers = join_all(starts).await.into_iter().map(|start| start.unwrap().unwrap());
+        let answers: Vec<Acquired> = answers.collect();
+        assert!(matches!(answers[0], Acquired::Acquired(_)) && answers[0] == answers[1], "{answers:?}");
+        go.add_permits(1);
+        let seen = ended(hosts[0].ownership(), &session().task(task)).await;
+        assert_eq!(seen.status, RunStatus::Completed, "task {task}: {seen:?}");
+        assert_eq!(executed.load(Ordering::SeqCst) as u64, task);
+    }
+    tenure.shutdown().await.unwrap();
+}
+
+/// What a task has come to, once it has.
+async fn ended(own: &Ownership, key: &TaskKey) -> Finished {
+    let mut watch = own.watch();
+    loop {
+        if let Some(finished) = own.inspect(key).await.unwrap().state.finished() {
+            return finished.clone();
+        }
+        watch.changed().await;
+    }
 }

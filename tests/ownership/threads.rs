@@ -1,11 +1,13 @@
-//! Owners that are held up: a thread that is blocked, a machine that was suspended.
+//! Owners that are held up: a thread that is blocked, one that dies, a machine that was suspended.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use tenure::clock::{ManualClock, SystemClock};
-use tenure::model::{EventKind, InstanceId, Seconds, Subject, TaskId, Timestamp};
+use tenure::clock::{Clock, ManualClock, SystemClock};
+use tenure::model::{EventKind, InstanceId, RunStatus, Seconds, Subject, TaskId, Timestamp};
 use tenure::ownership::{
     Acquire, Acquired, DeclaredLost, Expected, Host, Ownership, OwnershipSettings, SessionKey, TaskKey,
     TaskState,
@@ -31,7 +33,7 @@ fn own_l14_work_that_blocks_its_thread_keeps_its_lease() {
     let (begun, begins) = mpsc::channel();
     let (go, goes) = mpsc::channel::<()>();
     let at_host = Arc::clone(&store);
-    let host = std::thread::spawn(move || {
+    let host = thread::spawn(move || {
         let settings = Settings { lease: LEASE, grace: Some(GRACE), ..Settings::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -78,6 +80,86 @@ fn own_l14_work_that_blocks_its_thread_keeps_its_lease() {
     host.join().unwrap();
 }
 
+/// Tells what time it is, and which threads of heartbeats have renewed by it; one of them dies of that.
+#[derive(Debug, Default)]
+struct Deadly {
+    is: AtomicBool,
+    asked_by: Mutex<Vec<ThreadId>>,
+}
+
+impl Clock for Deadly {
+    fn now(&self) -> Timestamp {
+        let asks = thread::current();
+        if asks.name() == Some("tenure-heartbeat") {
+            self.asked_by.lock().unwrap().push(asks.id());
+            assert!(!self.is.swap(false, Ordering::SeqCst), "the thread of the heartbeat dies");
+        }
+        SystemClock.now()
+    }
+}
+
+impl Deadly {
+    /// How many threads have renewed, and how often the latest has.
+    fn threads(&self) -> (usize, usize) {
+        let mut threads = self.asked_by.lock().unwrap().clone();
+        let latest = threads.last().copied();
+        let times = threads.iter().filter(|id| Some(**id) == latest).count();
+        threads.dedup();
+        (threads.len(), times)
+    }
+}
+
+/// Its thread panics in the middle of a renewal. Its service starts another, which renews before the lease is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn own_l14_a_heartbeat_whose_thread_has_died_begins_again_and_nothing_is_lost() {
+    const LEASE: Duration = Duration::from_secs(3);
+    // However busy this machine is.
+    const GRACE: Duration = Duration::from_secs(60);
+    let clock = Arc::new(Deadly::default());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
+    let heartbeat = Some(Duration::from_millis(200));
+    let settings = Settings { lease: LEASE, heartbeat, grace: Some(GRACE), ..Settings::default() };
+    let tenure = Tenure::open(Arc::clone(&store), settings).await.unwrap();
+    let host = Host::new(&tenure, OwnershipSettings::default());
+    let (go, goes) = tokio::sync::oneshot::channel();
+    let work = |context: tenure::RunContext| async move {
+        goes.await.unwrap();
+        context.commit_now(|| ()).unwrap();
+        Ok("found".into())
+    };
+    let owned = host.start(host.request(key()), work).await.unwrap();
+    assert!(matches!(owned, Acquired::Acquired(_)));
+    let generation = tenure.application().current().epoch();
+    let mut watch = host.ownership().watch();
+    while clock.threads() < (1, 2) {
+        watch.changed().await;
+    }
+    let died = Instant::now();
+    for threads in 2..=3 {
+        clock.is.store(true, Ordering::SeqCst);
+        // Another thread goes on for longer than the lease was when the first one died.
+        while clock.threads() < (threads, 3) || died.elapsed() < LEASE {
+            watch.changed().await;
+        }
+    }
+    let seen = host.ownership().inspect(&key()).await.unwrap().state;
+    assert!(matches!(seen, TaskState::Running { fence: 1, .. }), "{seen:?}");
+    assert_eq!(tenure.application().current().epoch(), generation, "nothing else was restarted");
+    go.send(()).unwrap();
+    while host.ownership().is_alive(&key()).await.unwrap() {
+        watch.changed().await;
+    }
+    let seen = host.ownership().inspect(&key()).await.unwrap();
+    let TaskState::Terminal(finished) = seen.state else { panic!("{seen:?}") };
+    assert_eq!((finished.status, finished.recovered), (RunStatus::Completed, false));
+    let run = TaskId::new("owned.test.host.s").unwrap();
+    let events = store.events(Subject::All, 0, 100).await.unwrap();
+    let of_run: Vec<_> =
+        events.iter().filter(|e| e.task_id == run && e.run_id.is_some()).map(|e| e.event).collect();
+    assert_eq!(of_run, [EventKind::Started, EventKind::Completed]);
+    tenure.shutdown().await.unwrap();
+}
+
 /// The machine of a host is suspended: nothing of it runs, and its own clock stands. When it wakes its work acts on a
 /// lease that it still relies on.
 #[test]
@@ -91,7 +173,7 @@ fn own_l13_who_was_suspended_is_refused_by_the_store_whatever_its_own_clock_says
     // The heartbeat has a thread of its own here; of a machine that is suspended nothing hears anything.
     let at_host = Arc::new(Faulty::new(Arc::clone(&store)));
     at_host.script(Method::Renew, std::iter::repeat_n(Some(Fault::Refuse), 1000));
-    let host = std::thread::spawn(move || {
+    let host = thread::spawn(move || {
         let settings = Settings { lease: LEASE, grace: Some(LEASE), ..Settings::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure::clock::SystemClock;
-use tenure::model::{InstanceId, Run, RunId, RunStatus, Seconds, Task};
-use tenure::ownership::{Acquire, Acquired, Ownership, OwnershipSettings, Renewed, SessionKey};
+use tenure::model::{CancelMode, InstanceId, Run, RunId, RunStatus, Seconds, Task};
+use tenure::ownership::{
+    Acquire, Acquired, Cancel, CancelScope, Held, Ownership, OwnershipSettings, Release, Released, Renewed,
+    SessionKey, TaskState,
+};
 use tenure::rules::{self, Moment, Wanted};
 use tenure::store::conformance::{claim_request, spec};
 use tenure::store::{SqliteOptions, SqliteStore, Store};
-use tenure::{RunContext, RunRequest, Settings, Tenure};
+use tenure::{Error, RunContext, RunRequest, Settings, Tenure};
 use tokio::sync::Semaphore;
 
 use super::{Folder, NOW, begun, ended};
@@ -126,23 +129,31 @@ async fn own_f02_a_held_run_that_cannot_be_read_takes_neither_lease_nor_outcome_
     }
 }
 
-#[tokio::test]
-async fn own_f02_a_lease_whose_record_cannot_be_read_keeps_no_other_from_its_renewal() {
-    let folder = Folder::new();
-    let own = Ownership::new(Arc::new(folder.open()), OwnershipSettings::default());
+/// Tasks 1 to `most` of a session, each owned; the record of the one that is named cannot be read.
+async fn owned(own: &Ownership, folder: &Folder, most: u64, spoilt: u64) -> (SessionKey, Vec<Held>) {
     let session = SessionKey::new("test", "host", "s").expect("a session");
     let (owner, ttl) = (InstanceId::from_bits(1), Seconds::new(30));
     let mut held = Vec::new();
-    for task in 1..=5 {
+    for task in 1..=most {
         let request = Acquire::new(session.task(task), owner, format!("request-{task}"), ttl);
         match own.acquire(&request).await.expect("an answer") {
             Acquired::Acquired(granted) => held.push(granted),
             other => panic!("{other:?}"),
         }
     }
-    let spoil = "UPDATE runs SET body = X'01FF' WHERE run_id = 'owned.test.host.s.3.1'";
-    assert_eq!(folder.sql().execute(spoil, []).expect("spoilt"), 1);
-    let renewed = own.renew(owner, &held, ttl).await.expect("an answer for each");
+    let spoil = "UPDATE runs SET body = X'01FF' WHERE run_id = ?1";
+    let spoilt = folder.sql().execute(spoil, [format!("owned.test.host.s.{spoilt}.1")]);
+    assert_eq!(spoilt.expect("spoilt"), 1);
+    (session, held)
+}
+
+#[tokio::test]
+async fn own_f02_a_lease_whose_record_cannot_be_read_keeps_no_other_from_its_renewal() {
+    let folder = Folder::new();
+    let own = Ownership::new(Arc::new(folder.open()), OwnershipSettings::default());
+    let (_, held) = owned(&own, &folder, 5, 3).await;
+    let renewed = own.renew(InstanceId::from_bits(1), &held, Seconds::new(30)).await;
+    let renewed = renewed.expect("an answer for each");
     let words: Vec<_> = renewed
         .iter()
         .map(|renewed| match renewed {
@@ -152,4 +163,42 @@ async fn own_f02_a_lease_whose_record_cannot_be_read_keeps_no_other_from_its_ren
         })
         .collect();
     assert_eq!(words, ["renewed", "renewed", "unreadable", "renewed", "renewed"]);
+}
+
+/// How the tasks of a session stand, and whether somebody asked for their cancel.
+async fn words(own: &Ownership, session: &SessionKey) -> Vec<(String, bool)> {
+    let seen = own.inspect_session(session).await.expect("a session").tasks;
+    let asked = |state: &TaskState| matches!(state, TaskState::Running { cancel: Some(_), .. });
+    seen.iter().map(|task| (task.state.as_str().to_owned(), asked(&task.state))).collect()
+}
+
+#[tokio::test]
+async fn own_f02_nobody_is_told_that_a_run_was_cancelled_whose_record_cannot_be_read() {
+    let folder = Folder::new();
+    let own = Ownership::new(Arc::new(folder.open()), OwnershipSettings::default());
+    let (session, _) = owned(&own, &folder, 3, 2).await;
+    let word = |word: &str, asked| (word.to_owned(), asked);
+    let refused = own.release_session(&session, Release::Refuse).await.expect("an answer");
+    assert_eq!(refused, Released::Refused { running: 3 });
+
+    let cancel = Cancel {
+        mode: CancelMode::Cooperative,
+        reason: "asked for".into(),
+        requested_by: "a user".into(),
+        force_after: None,
+    };
+    let asked = own.request_cancel(&CancelScope::Session(session.clone()), &cancel).await;
+    let Err(Error::Store(error)) = asked else { panic!("it must not be believed: {asked:?}") };
+    assert!(error.to_string().contains("run \"owned.test.host.s.2.1\" was not cancelled"), "{error}");
+    let others_are = [word("running", true), word("unreadable", false), word("running", true)];
+    assert_eq!(words(&own, &session).await, others_are);
+
+    let release = Release::Cancel { wait: Seconds::new(0) };
+    for still_running in [3, 1] {
+        let released = own.release_session(&session, release).await.expect("an answer");
+        let Released::Released { still_running: told, .. } = released else { panic!("{released:?}") };
+        assert_eq!(told, still_running, "two that are revoked, and the one that is not known of");
+        let others_are = [word("cancelled", false), word("unreadable", false), word("cancelled", false)];
+        assert_eq!(words(&own, &session).await, others_are);
+    }
 }

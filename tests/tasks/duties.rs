@@ -4,6 +4,8 @@ use serde_json::json;
 use tenure::model::{CancelMode, Run, TaskSpec};
 use tenure::testkit::{Gate, Script, TestHost};
 use tenure::{Duty, Settings};
+use tenure_actors::ProcessSpec;
+use tokio::sync::oneshot;
 
 use crate::kit::*;
 
@@ -121,4 +123,29 @@ async fn a_replaced_generation_goes_by_other_settings_and_what_the_old_one_answe
     let run = seen.run(1).assert_status("completed").assert_attempts("interrupted, completed");
     moved_lawfully(run);
     assert_eq!(agent.most_at_once(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_v7_what_a_new_generation_begins_is_renewed_once_the_old_one_has_gone() {
+    let host = host().await;
+    let agent = host.agent("agent", Script::new().takes(HOUR).answers("done"));
+    host.task(task(json!({}))).await;
+    // A plugin of the old generation takes its time. Its services live as long, and nothing is held yet.
+    let (go, goes) = oneshot::channel::<()>();
+    let slow = ProcessSpec::function("slow", move |_| async move {
+        drop(goes.await);
+        Ok(())
+    });
+    host.application().current().registry().start("slow", slow).await.unwrap();
+    let begins = async {
+        host.run("t").await;
+        host.advance(SECOND).await;
+        go.send(()).unwrap();
+    };
+    let (report, ()) = tokio::join!(host.replace(), begins);
+    report.unwrap();
+    let other = host.another().await;
+    other.agent("agent", &agent);
+    host.advance(2 * HOUR).await;
+    host.see("t").await.run(1).assert_status("completed").assert_attempts("completed");
 }

@@ -65,3 +65,24 @@ fn told(log: &Lines) -> Vec<String> {
     let told = text.lines().map(|line| line.trim().to_owned());
     told.filter(|line| line.starts_with("WARN ") || line.contains("the store")).collect()
 }
+
+#[tokio::test(start_paused = true)]
+async fn own_p2_what_a_replaced_generation_could_not_store_is_stored_by_the_next_one() {
+    let host = host().await;
+    let agent = host.agent("agent", Script::new().takes(HOUR).answers("done"));
+    host.task(task(json!({}))).await;
+    host.run("t").await;
+    host.advance(SECOND).await;
+    host.cut_off();
+    let back = async {
+        // The old generation has been given up by then.
+        host.advance(600 * SECOND).await;
+        host.reconnect();
+    };
+    let (report, ()) = tokio::join!(host.replace(), back);
+    report.unwrap();
+    assert_eq!(agent.executing(), 0);
+    host.advance(2 * HOUR).await;
+    host.see("t").await.run(1).assert_status("completed").assert_attempts("interrupted, completed");
+    assert_eq!(host.health().unstored, 0);
+}

@@ -455,7 +455,7 @@ pub(in crate::http) struct Released {
     answer: String,
     /// Its revision now; 0 if there was no such session.
     revision: u64,
-    /// Runs that did not end by themselves, and have lost their authority.
+    /// Runs that did not end by themselves, and have lost their authority; or cannot be read, and were not cancelled.
     still_running: u64,
 }
 

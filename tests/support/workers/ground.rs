@@ -127,14 +127,25 @@ impl Kept {
 /// An empty store, with the folder it is in, if it is in one.
 type Fresh = (Kept, Option<TempDir>);
 
+/// What the wall clocks of workers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    /// They show what time it is.
+    Right,
+    /// That of one is an hour ahead, that of the next an hour behind.
+    Apart,
+    /// They step when the stage says so.
+    Stepped,
+}
+
 /// A kind of store, on which tests are run.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground {
     pub(crate) name: &'static str,
     /// The server it needs.
     pub(crate) server: Option<&'static str>,
-    /// Whether the clocks of workers are set apart.
-    pub(crate) skewed: bool,
+    /// What the clocks of its workers do.
+    pub(crate) clocks: Clocks,
     /// Whether its server takes tens of milliseconds for what others do in one: it is given more time, and less to do.
     slow: bool,
     fresh: fn() -> Result<Fresh, String>,
@@ -142,11 +153,17 @@ pub(crate) struct Ground {
 
 /// All kinds, one line each.
 pub(crate) const GROUNDS: &[Ground] = &[
-    Ground { name: "sqlite", server: None, skewed: false, slow: false, fresh: in_a_file },
-    Ground { name: "postgres", server: Some("postgres"), skewed: false, slow: false, fresh: a_schema },
-    Ground { name: "redis", server: Some("redis"), skewed: false, slow: false, fresh: a_namespace },
+    Ground { name: "sqlite", server: None, clocks: Clocks::Right, slow: false, fresh: in_a_file },
+    Ground {
+        name: "postgres",
+        server: Some("postgres"),
+        clocks: Clocks::Right,
+        slow: false,
+        fresh: a_schema,
+    },
+    Ground { name: "redis", server: Some("redis"), clocks: Clocks::Right, slow: false, fresh: a_namespace },
     #[cfg(feature = "mongodb")]
-    Ground { name: "mongodb", server: Some("mongodb"), skewed: false, slow: true, fresh: a_database },
+    Ground { name: "mongodb", server: Some("mongodb"), clocks: Clocks::Right, slow: true, fresh: a_database },
 ];
 
 impl Ground {
@@ -158,7 +175,19 @@ impl Ground {
             "mongodb" => "skewed-mongodb",
             _ => return None,
         };
-        Some(Self { name, skewed: true, ..*self })
+        Some(Self { name, clocks: Clocks::Apart, ..*self })
+    }
+
+    /// The same with workers whose clocks step.
+    pub(crate) fn stepped(&self) -> Option<Self> {
+        let name = match self.name {
+            "sqlite" => "stepped-sqlite",
+            "postgres" => "stepped-postgres",
+            "redis" => "stepped-redis",
+            "mongodb" => "stepped-mongodb",
+            _ => return None,
+        };
+        Some(Self { name, clocks: Clocks::Stepped, ..*self })
     }
 
     /// How much there is of something, or how long it takes: as usual, or on a slow server.
@@ -168,7 +197,8 @@ impl Ground {
 
     /// What it needs, by the names that tests can be told to require.
     pub(crate) fn needs(&self) -> Vec<&'static str> {
-        self.server.into_iter().chain(self.skewed.then_some("faketime")).collect()
+        let clocks = (self.clocks != Clocks::Right).then_some("faketime");
+        self.server.into_iter().chain(clocks).collect()
     }
 
     pub(crate) fn fresh(&self) -> Fresh {
@@ -177,7 +207,8 @@ impl Ground {
 
     /// Why there is none of this kind here.
     pub(crate) fn missing(&self) -> Option<String> {
-        let clocks = if self.skewed { servers::skew::library().as_ref().err().cloned() } else { None };
+        let library = || servers::skew::library().as_ref().err().cloned();
+        let clocks = if self.clocks == Clocks::Right { None } else { library() };
         clocks.or_else(|| (self.fresh)().err())
     }
 

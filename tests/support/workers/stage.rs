@@ -19,9 +19,9 @@ use tenure::{Deletion, Settings, Tenure};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-use crate::ground::{Ground, Kept, Manner};
+use crate::ground::{Clocks, Ground, Kept, Manner};
 use crate::proxy::Proxy;
-use crate::servers;
+use crate::servers::skew::{self, Dial};
 use crate::sink::{Had, Sink};
 use crate::wire::{At, Order, Setup, Told, WORKER, What, Window, line};
 
@@ -56,6 +56,8 @@ struct Worker {
     orders: ChildStdin,
     instance: Option<InstanceId>,
     clock: Option<Timestamp>,
+    /// What its clock is set by, if it steps.
+    dial: Option<Dial>,
     /// Between it and its server, if somebody is.
     proxy: Option<Proxy>,
 }
@@ -68,8 +70,8 @@ pub(crate) struct Stage {
     pub(crate) setup: Setup,
     /// Each worker reaches its server by way of a proxy of its own, whose tricks are drawn from this.
     pub(crate) proxies: Option<u64>,
-    /// The clock of one worker is an hour ahead, that of the next an hour behind.
-    skewed: bool,
+    /// What the clocks of workers do.
+    clocks: Clocks,
     heard: mpsc::UnboundedReceiver<Heard>,
     hear: mpsc::UnboundedSender<Heard>,
     hints: broadcast::Receiver<Hint>,
@@ -91,7 +93,7 @@ impl Stage {
     pub(crate) async fn set(ground: Ground, tasks: &[&str]) -> Self {
         let (kept, folder) = ground.fresh();
         let mut stage = Self::on(kept, tasks).await;
-        stage.skewed = ground.skewed;
+        stage.clocks = ground.clocks;
         let Setup { lease_ms, heartbeat_ms, grace_ms, .. } = &mut stage.setup;
         // Renewals come in time also where a transaction takes its time.
         (*lease_ms, *heartbeat_ms, *grace_ms) = ground.pace((600, 200, 400), (2_000, 400, 1_000));
@@ -132,7 +134,7 @@ impl Stage {
             store,
             setup,
             proxies: None,
-            skewed: false,
+            clocks: Clocks::Right,
             heard,
             hear,
             hints,
@@ -189,9 +191,14 @@ impl Stage {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.env(WORKER, serde_json::to_string(&setup).expect("plain data"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        if self.skewed {
-            servers::skew::set(&mut command, if self.started.is_multiple_of(2) { "+3600" } else { "-3600" });
-        }
+        let dial = match self.clocks {
+            Clocks::Right => None,
+            Clocks::Apart => {
+                skew::set(&mut command, if self.started.is_multiple_of(2) { "+3600" } else { "-3600" });
+                None
+            }
+            Clocks::Stepped => Some(Dial::of(&mut command)),
+        };
         self.started += 1;
         let mut child = command.spawn().expect("a worker");
         let (orders, told) =
@@ -205,7 +212,7 @@ impl Stage {
             }
             let _ = hear.send(Heard::Gone(n));
         });
-        self.workers.insert(n, Worker { child, orders, instance: None, clock: None, proxy });
+        self.workers.insert(n, Worker { child, orders, instance: None, clock: None, dial, proxy });
         n
     }
 
@@ -231,7 +238,12 @@ impl Stage {
         self.proxy(n).freeze(after, move || drop(hear.send(Heard::Frozen(n))));
     }
 
-    /// What the clock of a worker's machine showed when it was ready.
+    /// Sets the clock of a worker's machine so many seconds off what it is.
+    pub(crate) fn step(&self, n: usize, seconds: i64) {
+        self.workers[&n].dial.as_ref().expect("a clock that steps").set(seconds);
+    }
+
+    /// What the clock of a worker's machine showed when it was ready, or said last how it is.
     pub(crate) fn clock(&self, n: usize) -> Option<Timestamp> {
         self.workers.get(&n).and_then(|worker| worker.clock)
     }
@@ -336,7 +348,7 @@ impl Stage {
         let id = self.number();
         self.say(n, &Order::Probe { id });
         self.until("a worker says how it is", |_, heard| match heard {
-            Heard::Told(_, Told::Probed { id: of, failing, unstored }) if *of == id => {
+            Heard::Told(_, Told::Probed { id: of, failing, unstored, .. }) if *of == id => {
                 Some((failing.clone(), *unstored))
             }
             _ => None,
@@ -380,6 +392,11 @@ impl Stage {
             Heard::Told(n, Told::Ready { instance, clock }) => {
                 if let Some(worker) = self.workers.get_mut(n) {
                     worker.instance = Some(*instance);
+                    worker.clock = Some(*clock);
+                }
+            }
+            Heard::Told(n, Told::Probed { clock, .. }) => {
+                if let Some(worker) = self.workers.get_mut(n) {
                     worker.clock = Some(*clock);
                 }
             }

@@ -111,8 +111,9 @@ pub(crate) enum Told {
     Answered { id: u64, answer: Result<(RunId, RunStatus), String> },
     /// The store refused something, in its words.
     Refused { window: Window, refused: Vec<String> },
-    /// How it is: what it says of its store, if it is not well; and how many outcomes wait for that.
-    Probed { id: u64, failing: Option<String>, unstored: usize },
+    /// How it is: what it says of its store, if it is not well; how many outcomes wait for that; and what the clock of
+    /// its machine shows.
+    Probed { id: u64, failing: Option<String>, unstored: usize, clock: Timestamp },
     /// It has ended itself in order.
     Closed { interrupted: usize, unstored: usize },
 }

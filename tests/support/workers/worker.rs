@@ -158,7 +158,7 @@ async fn probe(tenure: &Tenure, id: u64) -> Told {
         StoreHealth::Answering => answer,
         StoreHealth::Failing { error, .. } => Some(error),
     };
-    Told::Probed { id, failing, unstored: health.unstored }
+    Told::Probed { id, failing, unstored: health.unstored, clock: SystemClock.now() }
 }
 
 async fn cancel(tenure: &Tenure, run_id: &RunId) -> Result<(RunId, RunStatus), tenure::Error> {

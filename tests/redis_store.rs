@@ -7,6 +7,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 #[path = "support/tls.rs"]
 mod certificates;
+#[path = "redis_store/flights.rs"]
+mod flights;
 #[path = "redis_store/kept.rs"]
 mod kept;
 #[path = "redis_store/lists.rs"]
@@ -36,6 +38,7 @@ type Named = (&'static str, fn());
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let all = [
+        flights::TESTS,
         kept::TESTS,
         lists::TESTS,
         quick::TESTS,

@@ -279,8 +279,13 @@ impl Writer {
                 None => self.claiming.retain(|claim| !asked.contains(claim)),
             }
         }
+        // Who asks for what another is still about to be granted does not wait for a flight: it would go with none.
         for (request, reply) in std::mem::take(&mut self.again) {
-            self.wait(Command::Claim(request, reply));
+            if self.claiming.contains(&(request.instance, request.nonce)) {
+                self.again.push((request, reply));
+            } else {
+                self.wait(Command::Claim(request, reply));
+            }
         }
     }
 

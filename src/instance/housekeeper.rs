@@ -153,6 +153,20 @@ impl Instance {
         }
     }
 
+    /// Whether who had the time to renew and did not may be taken for gone, by what the store says now: who asks in
+    /// between has not seen by the last sweep that it was away, or that its clock has jumped since (L8, L23).
+    pub(crate) async fn judges(&self) -> Result<bool, StoreError> {
+        let asked = Instant::now();
+        match self.moment().await {
+            Ok(moment) => self.verdicts.answered(moment.now, self.settings().grace()),
+            Err(error) => {
+                self.verdicts.failed(asked);
+                return Err(error);
+            }
+        }
+        Ok(self.verdicts.wait().is_none())
+    }
+
     /// How long an expired lease of a run may still be renewed. One that is held here is alive whatever its lease
     /// says: after a pause of this host its heartbeat has its say before anybody here takes the run for lost. And
     /// nobody is taken for gone before all had the time to renew.

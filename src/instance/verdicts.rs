@@ -28,7 +28,7 @@ struct Seen {
 
 impl Verdicts {
     /// The store did not answer who asked it then.
-    pub(super) fn failed(&self, asked: Instant) {
+    pub(crate) fn failed(&self, asked: Instant) {
         self.seen.lock().away.get_or_insert(asked);
     }
 

@@ -160,8 +160,13 @@ impl Host {
     }
 
     /// Whether owners whose leases lapsed may be taken for gone now: after an outage they have the time to renew.
-    pub(super) fn judges(&self) -> bool {
-        self.tenure.instance.verdicts.wait().is_none()
+    pub(super) async fn judges(&self) -> Result<bool, Error> {
+        Ok(self.tenure.instance.judges().await?)
+    }
+
+    /// Notes that the store did not answer who asked it then.
+    pub(super) fn was_away(&self, asked: Instant) {
+        self.tenure.instance.verdicts.failed(asked);
     }
 
     /// Whether a run is held here under a fence, whatever its lease says: after a pause of this host its heartbeat has

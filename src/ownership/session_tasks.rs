@@ -522,7 +522,12 @@ impl SessionTasks {
     }
 
     async fn look_at(&self, key: &TaskKey) -> Result<Inspection, Error> {
-        let inspection = self.host.ownership().inspect(key).await?;
+        let asked = Instant::now();
+        let inspected = self.host.ownership().inspect(key).await;
+        if let Err(Error::Store(_)) = &inspected {
+            self.host.was_away(asked);
+        }
+        let inspection = inspected?;
         Ok(self.verdict(&inspection).await?.unwrap_or(inspection))
     }
 
@@ -531,8 +536,8 @@ impl SessionTasks {
         let TaskState::Suspect { fence, expired_for, .. } = inspection.state else { return Ok(None) };
         let ownership = self.host.ownership();
         let Inspection { key, run, .. } = inspection;
-        let judged = self.host.judges() && !self.host.holds(key, *run, fence);
-        if expired_for.duration() < ownership.settings().grace || !judged {
+        let lapsed = expired_for.duration() >= ownership.settings().grace;
+        if !lapsed || self.host.holds(key, *run, fence) || !self.host.judges().await? {
             return Ok(None);
         }
         match ownership.declare_lost(key, *run, fence, None).await? {

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use super::{Named, block_on, redis_server, room};
 use crate::room::runs;
 
-pub(super) const TESTS: &[Named] = &[(
-    "own_l17_a_large_claim_that_is_asked_again_while_the_server_works_on_it_is_answered",
-    large_claim_again,
-)];
+pub(super) const TESTS: &[Named] = &[
+    ("own_l17_a_large_claim_that_is_asked_again_while_the_server_works_on_it_is_answered", large_claim_again),
+    ("claims_of_all_there_is_are_answered", claims_of_all),
+];
 
 /// Much longer than an answer takes.
 const MOST: Duration = Duration::from_secs(10);
@@ -58,5 +58,15 @@ fn large_claim_again() {
         let (granted, ()) = tokio::join!(asked, goes_on);
         let granted: Vec<Run> = granted.expect("an answer").unwrap();
         assert_eq!(granted.len(), 200, "what was granted before, and no more");
+    });
+}
+
+fn claims_of_all() {
+    block_on(async {
+        let (store, _) = room::store().await;
+        queue(&store, 3).await;
+        let all = || store.claim(runs::claim(usize::MAX));
+        let (one, other) = tokio::join!(all(), all());
+        assert_eq!([one.unwrap(), other.unwrap()].concat().len(), 3);
     });
 }

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, oneshot};
 
 use super::answer::{self, Commons, List};
 use super::batch::{Batch, Commits};
-use super::claims::Group;
+use super::claims::{Group, MOST_NAMED};
 use super::fault::{Fault, Step};
 use super::link::{Link, Standing};
 use crate::model::{AgentId, InstanceId, Run};
@@ -67,7 +67,7 @@ impl Command {
     fn records(&self) -> usize {
         match self {
             Self::Commit(decisions, _) => decisions.len(),
-            Self::Claim(request, _) => request.limit,
+            Self::Claim(request, _) => request.limit.min(MOST_NAMED),
             Self::Renew(request, _) => request.leases.len(),
             Self::Prune(request, _) => request.limit.min(MOST_PRUNED),
             Self::PutAgent(..) | Self::Repair(_) | Self::Close(_) => 1,
@@ -525,8 +525,18 @@ fn granted(value: Value, commons: &mut Commons) -> Step<Vec<Run>> {
 fn picked(value: Value, commons: &mut Commons) -> Step<(Option<Hint>, super::claims::Picked)> {
     let mut list = List::of(value)?;
     let hint = answer::hint(list.next()?)?;
-    let runs = commons.readable(list.next()?)?;
+    let (mut runs, mut unreadable) = (Vec::new(), Vec::new());
+    for answered in commons.runs(list.next()?)? {
+        match answered.run {
+            Ok(run) => runs.push(run),
+            Err(Fault::Unreadable(why)) => {
+                tracing::error!(run = answered.name, why, "a run cannot be read");
+                unreadable.push(answered.number.to_be_bytes()[2..].to_vec());
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
     let again = list.number::<u8>()? == 1;
     let now = answer::score(&list.bytes()?)?;
-    Ok((hint, super::claims::Picked { runs, again, now }))
+    Ok((hint, super::claims::Picked { runs, unreadable, again, now }))
 }

@@ -1,10 +1,10 @@
 //! Calls that are made while others are under way: a second flight follows the first.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tenure::model::{Run, RunId};
-use tenure::store::{ClaimRequest, RedisOptions, RedisStore, RenewRequest, Store};
+use tenure::store::{ClaimRequest, Decision, RedisOptions, RedisStore, RenewRequest, Store, StoreError};
 use tokio::time::timeout;
 
 use super::{Named, block_on, redis_server, room};
@@ -12,6 +12,7 @@ use crate::room::runs;
 
 pub(super) const TESTS: &[Named] = &[
     ("own_l17_a_large_claim_that_is_asked_again_while_the_server_works_on_it_is_answered", large_claim_again),
+    ("field_g10_a_line_that_answers_no_more_is_waited_for_once", waited_for_once),
     ("claims_of_all_there_is_are_answered", claims_of_all),
 ];
 
@@ -32,11 +33,15 @@ fn renewal() -> RenewRequest {
 }
 
 async fn queue(store: &RedisStore, count: usize) {
+    let decisions = queueing(store, count).await;
+    assert!(store.commit(decisions).await.unwrap().iter().all(Result::is_ok));
+}
+
+async fn queueing(store: &RedisStore, count: usize) -> Vec<Decision> {
     let task = runs::task(store, json!({ "overlap_policy": "allow_parallel" })).await;
     let now = store.now().await.unwrap();
     let names = (0..count).map(|n| RunId::new(format!("r{n}")).unwrap());
-    let decisions = names.map(|name| runs::queued(&task, name, now, Duration::ZERO)).collect();
-    assert!(store.commit(decisions).await.unwrap().iter().all(Result::is_ok));
+    names.map(|name| runs::queued(&task, name, now, Duration::ZERO)).collect()
 }
 
 fn large_claim_again() {
@@ -68,5 +73,30 @@ fn claims_of_all() {
         let all = || store.claim(runs::claim(usize::MAX));
         let (one, other) = tokio::join!(all(), all());
         assert_eq!([one.unwrap(), other.unwrap()].concat().len(), 3);
+    });
+}
+
+/// What was sent second is given up with what was sent first: nothing is answered before that is, and another
+/// connection may be had.
+fn waited_for_once() {
+    block_on(async {
+        let server = redis_server::Server::start(&["--appendonly", "no"]).unwrap();
+        let patience = Duration::from_secs(2);
+        let options = RedisOptions { response_timeout: patience, ..RedisOptions::new(server.url()) };
+        let store = RedisStore::open(options).await.unwrap();
+        let decisions = queueing(&store, 100).await;
+        hold(&server.url());
+        let first = store.renew(renewal());
+        let second = async {
+            let _first_is_under_way = timeout(patience / 2, std::future::pending::<()>()).await;
+            let asked = Instant::now();
+            (store.commit(decisions.clone()).await, asked.elapsed())
+        };
+        let (first, (second, after)) = tokio::join!(first, second);
+        assert!(matches!(first, Err(StoreError::Unknown { .. })), "{first:?}");
+        assert!(matches!(second, Err(StoreError::Unknown { .. })), "{second:?}");
+        assert!(after < patience, "waited for {after:?} besides");
+        go_on(&server.url());
+        assert!(store.commit(decisions).await.unwrap().iter().all(Result::is_ok), "made, once");
     });
 }

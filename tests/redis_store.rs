@@ -29,6 +29,8 @@ mod room;
 mod servers;
 #[path = "redis_store/tls.rs"]
 mod tls;
+#[path = "redis_store/unreadable.rs"]
+mod unreadable;
 
 use servers::redis as redis_server;
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         restart::TESTS,
         room::TESTS,
         tls::TESTS,
+        unreadable::TESTS,
     ]
     .concat();
     let missing = !arguments.list && redis_server::redis().is_err();

@@ -313,19 +313,15 @@ impl Store for RedisStore {
     }
 
     fn due_schedules(&self, limit: usize) -> Answer<'_, Vec<(Task, ScheduleState)>> {
-        let mut call = self.shared.read("due_schedules");
-        call.arg(limit.min(read::MOST));
-        self.read(call, |value, _| read::readable_tasks(value))
+        Box::pin(async move {
+            list::due(self, "due_schedules", None, limit, |value, _| read::readable_tasks(value)).await
+        })
     }
 
     fn due_runs(&self, after: Option<(Timestamp, RunId)>, limit: usize) -> Answer<'_, Vec<Run>> {
-        let mut call = self.shared.read("due_runs");
-        match &after {
-            Some((at, run_id)) => call.arg(at.ms()).arg(record::kept_name(run_id.as_str())),
-            None => call.arg("-inf").arg(""),
-        };
-        call.arg(limit.min(read::MOST));
-        self.read(call, |value, commons| commons.readable(value))
+        Box::pin(async move {
+            list::due(self, "due_runs", after, limit, |value, commons| commons.readable(value)).await
+        })
     }
 
     fn task(&self, task_id: &TaskId) -> Answer<'_, Option<(Task, ScheduleState)>> {

@@ -13,7 +13,6 @@ use crate::room::runs;
 pub(super) const TESTS: &[Named] = &[
     ("own_p13_the_keys_are_back_to_what_they_were_when_runs_are_pruned", pruned),
     ("own_p13_events_of_a_run_that_was_pruned_are_gone_though_others_of_their_entry_stay", events_pruned),
-    ("field_x01_a_ready_run_that_cannot_be_read_stops_no_claim", unreadable_stops_no_claim),
     ("own_f1_what_a_script_did_before_it_failed_is_not_said_to_be_undone", half_a_script),
     ("own_i1_two_claims_that_are_answered_at_once_take_no_more_room_than_there_is", no_more_room),
     ("field_g16_the_clock_is_that_of_the_server", the_clock_is_that_of_the_server),
@@ -147,28 +146,6 @@ fn no_more_room() {
         runs::finish(&store, granted).await;
         let (one, two) = tokio::join!(store.claim(of("one")), store.claim(of("two")));
         assert_eq!([one.unwrap(), two.unwrap()].concat().len(), 1, "the other one, when there is room");
-    });
-}
-
-/// Its own part is of a form that this program does not know.
-fn unreadable_stops_no_claim() {
-    block_on(async {
-        let (store, options) = room::store().await;
-        let task = runs::task(&store, json!({ "overlap_policy": "allow_parallel" })).await;
-        for name in ["a", "b", "c"] {
-            runs::queue(&store, &task, name).await.unwrap();
-        }
-        let damage = r"
-            local key = ARGV[1] .. ':runs'
-            local rid = redis.call('HGET', ARGV[1] .. ':ids', 'sa')
-            local record = redis.call('HGET', key, rid)
-            local at = string.find(record, 'sa', 1, true)
-            return redis.call('HSET', key, rid, record:sub(1, at) .. '/' .. record:sub(at + 2))";
-        assert_eq!(room::ask(&options.url, &["EVAL", damage, "0", &room::prefix(&options)]), "int(0)");
-        let run = store.run(&RunId::new("a").unwrap()).await;
-        assert!(run.is_err(), "{run:?}");
-        let claimed = store.claim(runs::claim(1)).await.unwrap();
-        assert_eq!(claimed.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), ["b"]);
     });
 }
 

@@ -13,6 +13,7 @@ use super::{Named, block_on, redis, redis_server, room};
 
 pub(super) const TESTS: &[Named] = &[
     ("field_x01_a_ready_run_that_cannot_be_read_stops_no_claim", claims),
+    ("field_x01_a_run_that_cannot_be_read_holds_up_nobody_behind_it_in_its_lane", lanes),
     ("field_l08_a_run_that_cannot_be_read_hides_none_that_is_due", due_runs),
     ("field_s11_a_schedule_that_cannot_be_read_hides_none_that_is_due", due_schedules),
 ];
@@ -46,6 +47,26 @@ fn claims() {
         assert_eq!(names(&store.claim(runs::claim(1)).await.unwrap()), ["b"]);
         assert_eq!(names(&store.claim(runs::claim(2)).await.unwrap()), ["d"]);
         assert_eq!(store.check(false).await.unwrap(), Vec::<String>::new(), "who can read them finds them");
+    });
+}
+
+fn lanes() {
+    block_on(async {
+        let (store, options) = room::store().await;
+        let task = runs::task(&store, json!({ "overlap_policy": "queue_next" })).await;
+        for name in ["first", "a", "b", "c"] {
+            runs::queue(&store, &task, name).await.unwrap();
+        }
+        let first = store.claim(runs::claim(4)).await.unwrap();
+        assert_eq!(names(&first), ["first"]);
+        spoil(&options, "a");
+        runs::finish(&store, first).await;
+        for next in ["b", "c"] {
+            let claimed = store.claim(runs::claim(4)).await.unwrap();
+            assert_eq!(names(&claimed), [next]);
+            assert_eq!(store.check(false).await.unwrap(), Vec::<String>::new());
+            runs::finish(&store, claimed).await;
+        }
     });
 }
 

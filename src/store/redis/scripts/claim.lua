@@ -55,7 +55,13 @@ function write.pick(sender)
   promote()
   local picked, taken, besides, in_vain, again, leaves_others = {}, {}, {}, 0, true, false
   local passed_over = #ARGV - arg_at
-  for _ = 1, passed_over do taken[take()] = true end
+  for _ = 1, passed_over do
+    local rid = take()
+    local r = load_run(rid)
+    taken[rid] = true
+    -- Nor does it hold up who waits in its lanes.
+    if r and r.place == IS_READY then wake_lanes_of(r) end
+  end
   while again and #picked < limit and in_vain < PAGE do
     again = false
     for _, candidate in ipairs(first_ready(agents, math.max(64, limit) + passed_over)) do

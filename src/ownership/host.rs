@@ -164,6 +164,14 @@ impl Host {
         Ok(self.tenure.instance.judges().await?)
     }
 
+    /// Notes that the store takes nothing, if it said so.
+    pub(super) fn wrote<T>(&self, answer: &Result<T, Error>) {
+        if let Err(Error::Store(error)) = answer {
+            let instance = &self.tenure.instance;
+            instance.verdicts.wrote::<()>(&Err(error.clone()), instance.settings().grace());
+        }
+    }
+
     /// Notes that the store did not answer who asked it then.
     pub(super) fn was_away(&self, asked: Instant) {
         self.tenure.instance.verdicts.failed(asked);

@@ -540,7 +540,9 @@ impl SessionTasks {
         if !lapsed || self.host.holds(key, *run, fence) || !self.host.judges().await? {
             return Ok(None);
         }
-        match ownership.declare_lost(key, *run, fence, None).await? {
+        let declared = ownership.declare_lost(key, *run, fence, None).await;
+        self.host.wrote(&declared);
+        match declared? {
             DeclaredLost::Lost { state } | DeclaredLost::Changed { state } => Ok(Some(state)),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::iter::repeat_n;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tenure::clock::ManualClock;
 use tenure::model::{AgentId, CancelMode, Payload, Seconds, TaskId, TaskSpec, Timestamp};
@@ -129,6 +130,30 @@ async fn after_a_long_outage(comes_back: bool) {
 async fn own_l23_after_a_long_outage_owners_have_the_grace_to_renew() {
     for comes_back in [true, false] {
         after_a_long_outage(comes_back).await;
+    }
+}
+
+/// The store takes nothing, and shows what it has: no lease is renewed, and all look expired when it takes something
+/// again.
+#[tokio::test(start_paused = true)]
+async fn own_l23_after_a_store_took_nothing_for_long_owners_have_the_grace_to_renew() {
+    for looks in [false, true] {
+        let a = Replica::open().await;
+        let b = a.another().await;
+        let task = a.start("stored", "600 found").await;
+        a.host.advance(SECOND).await;
+        a.host.fill_store();
+        b.host.fill_store();
+        a.host.advance(180 * SECOND).await;
+        b.host.reconnect();
+        b.host.advance(if looks { Duration::ZERO } else { 5 * SECOND }).await;
+        assert_eq!(b.line(task).await, "Task 1 [running, its owner is not responding] stored: a test");
+        a.host.reconnect();
+        b.host.advance(15 * SECOND).await;
+        assert_eq!(b.line(task).await, "Task 1 [running on another instance] stored: a test");
+        a.host.kill();
+        b.host.advance(2 * LAPSE).await;
+        assert_eq!(b.line(task).await, "Task 1 [lost] stored: a test", "and no longer");
     }
 }
 

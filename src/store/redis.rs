@@ -406,13 +406,11 @@ impl Store for RedisStore {
     /// Sends what waits to be written, and lets go of the connections.
     fn close(&self) -> Answer<'_, ()> {
         Box::pin(async {
-            if self.closed.swap(true, Ordering::AcqRel) {
-                return Ok(());
-            }
-            let (to, answer) = oneshot::channel();
-            let Ok(permit) = Arc::clone(&self.waiting).acquire_owned().await else { return Ok(()) };
-            let sent = self.writes.send(Command::Close(Reply::new(to, permit)));
+            self.closed.store(true, Ordering::Release);
             self.waiting.close();
+            // Sent each time: an earlier close may have been given up half-way, and what it waited for goes on.
+            let (to, answer) = oneshot::channel();
+            let sent = self.writes.send(Command::Close(Reply::at_the_end(to)));
             // A writer that has ended has nothing left to send.
             if sent.is_ok() { answer.await.unwrap_or(Ok(())) } else { Ok(()) }
         })

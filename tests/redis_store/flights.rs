@@ -13,6 +13,7 @@ use crate::room::runs;
 pub(super) const TESTS: &[Named] = &[
     ("own_l17_a_large_claim_that_is_asked_again_while_the_server_works_on_it_is_answered", large_claim_again),
     ("field_g10_a_line_that_answers_no_more_is_waited_for_once", waited_for_once),
+    ("who_closes_again_waits_as_well_for_what_is_under_way", closed_again),
     ("claims_of_all_there_is_are_answered", claims_of_all),
 ];
 
@@ -98,5 +99,26 @@ fn waited_for_once() {
         assert!(after < patience, "waited for {after:?} besides");
         go_on(&server.url());
         assert!(store.commit(decisions).await.unwrap().iter().all(Result::is_ok), "made, once");
+    });
+}
+
+fn closed_again() {
+    block_on(async {
+        let server = redis_server::Server::start(&["--appendonly", "no"]).unwrap();
+        let store = RedisStore::open(RedisOptions::new(server.url())).await.unwrap();
+        let decisions = queueing(&store, 3).await;
+        hold(&server.url());
+        let pending = timeout(MOST, store.commit(decisions));
+        let closes = async {
+            for round in 0..2 {
+                let given_up = timeout(Duration::from_millis(200), store.close()).await;
+                assert!(given_up.is_err(), "round {round}: closed with a write under way");
+            }
+            go_on(&server.url());
+            timeout(MOST, store.close()).await.expect("an end").unwrap();
+        };
+        let (made, ()) = tokio::join!(pending, closes);
+        assert!(made.expect("an answer").unwrap().iter().all(Result::is_ok), "before it was closed");
+        store.close().await.unwrap();
     });
 }

@@ -37,12 +37,17 @@ const WORTH: usize = 64;
 /// Where an answer goes. Who waits for it counts among those who wait, until it is given.
 pub(super) struct Reply<T> {
     to: oneshot::Sender<Result<T, StoreError>>,
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl<T> Reply<T> {
     pub(super) fn new(to: oneshot::Sender<Result<T, StoreError>>, permit: OwnedSemaphorePermit) -> Self {
-        Self { to, _permit: permit }
+        Self { to, _permit: Some(permit) }
+    }
+
+    /// For who closes: the end waits for no place.
+    pub(super) fn at_the_end(to: oneshot::Sender<Result<T, StoreError>>) -> Self {
+        Self { to, _permit: None }
     }
 
     pub(super) fn send(self, answer: Result<T, StoreError>) {

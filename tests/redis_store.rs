@@ -7,6 +7,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 #[path = "support/tls.rs"]
 mod certificates;
+#[path = "redis_store/flights.rs"]
+mod flights;
 #[path = "redis_store/kept.rs"]
 mod kept;
 #[path = "redis_store/lists.rs"]
@@ -27,6 +29,8 @@ mod room;
 mod servers;
 #[path = "redis_store/tls.rs"]
 mod tls;
+#[path = "redis_store/unreadable.rs"]
+mod unreadable;
 
 use servers::redis as redis_server;
 
@@ -36,6 +40,7 @@ type Named = (&'static str, fn());
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let all = [
+        flights::TESTS,
         kept::TESTS,
         lists::TESTS,
         quick::TESTS,
@@ -44,6 +49,7 @@ fn main() -> ExitCode {
         restart::TESTS,
         room::TESTS,
         tls::TESTS,
+        unreadable::TESTS,
     ]
     .concat();
     let missing = !arguments.list && redis_server::redis().is_err();

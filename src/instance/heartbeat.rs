@@ -107,7 +107,9 @@ impl Instance {
                 leases: part.iter().map(|live| (live.run_id.clone(), live.token)).collect(),
                 lease: self.settings().lease,
             };
-            let answers = self.vitals.watch(self.store.renew(request)).await?;
+            let answers = self.vitals.watch(self.store.renew(request)).await;
+            self.verdicts.wrote(&answers, self.settings().grace());
+            let answers = answers?;
             Ok(answers.into_iter().map(|answer| (answer, asked)).collect())
         };
         let mut failed = Ok(());

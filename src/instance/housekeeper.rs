@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use super::Instance;
 use super::pause::Pause;
 use crate::model::Run;
-use crate::rules::{self, Moment};
-use crate::store::{Decision, Hint, PruneRequest, StoreError};
+use crate::rules::{self, Moment, Verdict};
+use crate::store::{Decision, Hint, PruneRequest, RenewRequest, StoreError};
 
 /// The most runs that are looked at, or removed, in one call.
 const PAGE: usize = 500;
@@ -129,6 +129,9 @@ impl Instance {
             let runs = self.vitals.watch(self.store.due_runs(after.take(), PAGE)).await?;
             let moment = self.moment().await?;
             self.verdicts.answered(moment.now, self.settings().grace());
+            if self.verdicts.takes_nothing() {
+                self.try_to_write(&runs, moment).await?;
+            }
             let decisions: Vec<Decision> = runs
                 .iter()
                 .filter_map(|run| {
@@ -137,7 +140,9 @@ impl Instance {
                 .map(Decision::from)
                 .collect();
             if !decisions.is_empty() {
-                for refusal in self.commit(decisions).await?.into_iter().filter_map(Result::err) {
+                let answers = self.commit(decisions).await;
+                self.verdicts.wrote(&answers, self.settings().grace());
+                for refusal in answers?.into_iter().filter_map(Result::err) {
                     tracing::debug!(%refusal, "swept by others, or alive after all");
                 }
             }
@@ -151,6 +156,25 @@ impl Instance {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether the store takes something again, seen by a lease that lapsed: it is renewed for no time, which leaves it
+    /// expired, and its owner the grace from now on.
+    async fn try_to_write(&self, runs: &[Run], moment: Moment) -> Result<(), StoreError> {
+        let settings = self.settings();
+        let lapsed = runs.iter().find(|run| {
+            let is_lapsed =
+                |lease| matches!(rules::verdict(lease, moment.now, settings.grace()), Verdict::Lapsed(_));
+            run.lease.as_ref().is_some_and(is_lapsed)
+        });
+        let Some((run, lease, token)) = lapsed.and_then(|run| Some((run, run.lease?, run.token()?))) else {
+            return Ok(());
+        };
+        let leases = vec![(run.run_id.clone(), token)];
+        let request = RenewRequest { instance: lease.owner, leases, lease: Duration::ZERO };
+        let answer = self.vitals.watch_write(self.store.renew(request)).await;
+        self.verdicts.wrote(&answer, settings.grace());
+        answer.map(drop)
     }
 
     /// How long an expired lease of a run may still be renewed. One that is held here is alive whatever its lease

@@ -219,10 +219,14 @@ impl Ownership {
             let may_be_gone = !before && self.judges(&found);
             let write = rules::lose(&found, fence, grace, moment).filter(|_| may_be_gone);
             let ended = before || write.is_some();
-            if let Some(write) = write
-                && self.commit(write).await?.is_err()
-            {
-                continue;
+            if let Some(write) = write {
+                let answer = self.commit(write).await;
+                if let Some(host) = self.host.upgrade() {
+                    host.verdicts.wrote(&answer, host.settings().grace());
+                }
+                if answer?.is_err() {
+                    continue;
+                }
             }
             // It may have been cancelled instead, or be given back by now.
             let state = self.inspect(key).await?;
@@ -246,7 +250,10 @@ impl Ownership {
 
     /// Whether this host may take the owner of a run for gone now, if its lease says so.
     fn judges(&self, run: &Run) -> bool {
-        self.host.upgrade().is_none_or(|host| host.verdicts.wait().is_none() && !host.live.holds(run))
+        self.host.upgrade().is_none_or(|host| {
+            let knows = host.verdicts.wait().is_none() && !host.verdicts.takes_nothing();
+            knows && !host.live.holds(run)
+        })
     }
 
     /// Gives a lost run back to who proves by the lost token that it was theirs, if nobody took its place.

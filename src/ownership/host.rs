@@ -159,6 +159,11 @@ impl Host {
         Acquire::new(key, self.instance_id(), format!("{}-{:016x}", self.instance_id(), draw()), ttl)
     }
 
+    /// Notes that the store did not answer who asked it then.
+    pub(super) fn was_away(&self, asked: Instant) {
+        self.tenure.instance.verdicts.failed(asked);
+    }
+
     pub(super) fn request_ttl(&self) -> Seconds {
         seconds(self.tenure.settings().lease)
     }

@@ -522,7 +522,12 @@ impl SessionTasks {
     }
 
     async fn look_at(&self, key: &TaskKey) -> Result<Inspection, Error> {
-        let inspection = self.host.ownership().inspect(key).await?;
+        let asked = Instant::now();
+        let inspected = self.host.ownership().inspect(key).await;
+        if let Err(Error::Store(_)) = &inspected {
+            self.host.was_away(asked);
+        }
+        let inspection = inspected?;
         Ok(self.verdict(&inspection).await?.unwrap_or(inspection))
     }
 

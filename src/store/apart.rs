@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::{RefusedKind, StoreError};
 
-/// How many parts may fail before it is the store that cannot be read, and not some of its records.
+/// How many parts may fail before it is the store that cannot be read, and not some of its records: so many, and one
+/// for each record that can.
 const MOST: usize = 64;
 
 /// An answer that comes sooner is one. A store that writes each record for itself cannot say that nothing was done when
@@ -29,18 +30,19 @@ where
     F: Fn(Vec<T>) -> Fut,
     Fut: Future<Output = Result<Vec<A>, StoreError>>,
 {
-    let (mut answers, mut failed) = (Vec::with_capacity(all.len()), 0);
+    let (mut answers, mut may_fail) = (Vec::with_capacity(all.len()), MOST);
     let mut parts = vec![all];
     while let Some(mut part) = parts.pop() {
         let (begun, many, asked) = (answers.len(), part.len(), Instant::now());
         match ask(part.clone()).await {
             Ok(found) => {
+                may_fail += many;
                 answers.extend(found.into_iter().take(many).map(Ok));
                 let missing = || Err(StoreError::unknown("no answer for one of several"));
                 answers.resize_with(begun + many, missing);
             }
-            Err(error) if many > 1 && failed < MOST && may_be_of_one(&error, asked.elapsed()) => {
-                failed += 1;
+            Err(error) if many > 1 && may_fail > 0 && may_be_of_one(&error, asked.elapsed()) => {
+                may_fail -= 1;
                 let second = part.split_off(many / 2);
                 parts.extend([second, part]);
             }
@@ -99,6 +101,15 @@ mod tests {
         assert_eq!(failing(4, &[1], unknown(), SOON).await, (vec![None; 4], 1), "nobody has answered");
         let away = StoreError::refused(RefusedKind::Unavailable, "it is not there");
         assert_eq!(failing(4, &[1], away, Duration::ZERO).await, (vec![None; 4], 1));
+    }
+
+    #[tokio::test]
+    async fn own_f2_many_records_that_cannot_be_read_keep_none_that_can_from_its_answer() {
+        let spoilt: Vec<u64> = (0..512).filter(|one| one % 16 == 5).collect();
+        let expected: Vec<_> = (0..512).map(|one| (!spoilt.contains(&one)).then_some(one)).collect();
+        let (answers, calls) = asked(512, &spoilt).await;
+        assert_eq!(answers, expected);
+        assert!(calls <= 2 * 512, "{calls}");
     }
 
     #[tokio::test]

@@ -313,19 +313,15 @@ impl Store for RedisStore {
     }
 
     fn due_schedules(&self, limit: usize) -> Answer<'_, Vec<(Task, ScheduleState)>> {
-        let mut call = self.shared.read("due_schedules");
-        call.arg(limit.min(read::MOST));
-        self.read(call, |value, _| read::readable_tasks(value))
+        Box::pin(async move {
+            list::due(self, "due_schedules", None, limit, |value, _| read::readable_tasks(value)).await
+        })
     }
 
     fn due_runs(&self, after: Option<(Timestamp, RunId)>, limit: usize) -> Answer<'_, Vec<Run>> {
-        let mut call = self.shared.read("due_runs");
-        match &after {
-            Some((at, run_id)) => call.arg(at.ms()).arg(record::kept_name(run_id.as_str())),
-            None => call.arg("-inf").arg(""),
-        };
-        call.arg(limit.min(read::MOST));
-        self.read(call, |value, commons| commons.readable(value))
+        Box::pin(async move {
+            list::due(self, "due_runs", after, limit, |value, commons| commons.readable(value)).await
+        })
     }
 
     fn task(&self, task_id: &TaskId) -> Answer<'_, Option<(Task, ScheduleState)>> {
@@ -410,13 +406,11 @@ impl Store for RedisStore {
     /// Sends what waits to be written, and lets go of the connections.
     fn close(&self) -> Answer<'_, ()> {
         Box::pin(async {
-            if self.closed.swap(true, Ordering::AcqRel) {
-                return Ok(());
-            }
-            let (to, answer) = oneshot::channel();
-            let Ok(permit) = Arc::clone(&self.waiting).acquire_owned().await else { return Ok(()) };
-            let sent = self.writes.send(Command::Close(Reply::new(to, permit)));
+            self.closed.store(true, Ordering::Release);
             self.waiting.close();
+            // Sent each time: an earlier close may have been given up half-way, and what it waited for goes on.
+            let (to, answer) = oneshot::channel();
+            let sent = self.writes.send(Command::Close(Reply::at_the_end(to)));
             // A writer that has ended has nothing left to send.
             if sent.is_ok() { answer.await.unwrap_or(Ok(())) } else { Ok(()) }
         })

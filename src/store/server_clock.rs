@@ -55,7 +55,10 @@ impl ServerClock {
 
     /// The server said this in the answer that has just come. Answers what its clock shows.
     pub(super) fn said(&self, said: Timestamp, asked: Instant) -> Timestamp {
-        if asked.elapsed() > QUICK { said } else { self.state.lock().said(said, Instant::now()) }
+        // It was heard now, however long this thread waits from here on.
+        let heard = Instant::now();
+        let quick = heard.saturating_duration_since(asked) <= QUICK;
+        self.state.lock().said(said, heard, quick)
     }
 
     /// Grants say when they were made. Not what answers a request that is repeated: that may be old.
@@ -70,21 +73,34 @@ impl ServerClock {
 impl State {
     fn now(&mut self, now: Instant) -> Option<Timestamp> {
         let shows = self.heard?.by(now)?;
+        Some(self.tell(shows, true))
+    }
+
+    fn said(&mut self, said: Timestamp, now: Instant, quick: bool) -> Timestamp {
+        // Of two answers the one that was quicker is nearer to the truth. One that took long is no step back.
+        let known = self.heard.and_then(|heard| heard.by(now));
+        let is_nearer = match known {
+            Some(known) => known < said || quick && known.since(said) >= STEP,
+            None => quick,
+        };
+        if is_nearer {
+            self.heard = Some(Heard { at: now, said });
+        }
+        let shows = self.heard.and_then(|heard| heard.by(now));
+        self.tell(shows.unwrap_or(said), quick)
+    }
+
+    /// Nobody is told something earlier than anybody was before, unless the server's clock was set back: and that an
+    /// answer that took long does not say.
+    fn tell(&mut self, shows: Timestamp, quick: bool) -> Timestamp {
         let shows = match self.told {
             Some(told) if told > shows && told.since(shows) < STEP => told,
             _ => shows,
         };
-        self.told = Some(shows);
-        Some(shows)
-    }
-
-    fn said(&mut self, said: Timestamp, now: Instant) -> Timestamp {
-        // Of two answers the one that was quicker is nearer to the truth.
-        let known = self.heard.and_then(|heard| heard.by(now));
-        if known.is_none_or(|known| known < said || known.since(said) >= STEP) {
-            self.heard = Some(Heard { at: now, said });
+        if quick || self.told.is_none_or(|told| told < shows) {
+            self.told = Some(shows);
         }
-        self.now(now).unwrap_or(said)
+        shows
     }
 }
 
@@ -99,7 +115,7 @@ mod tests {
     /// A clock that was told 1,000 ms, and when.
     fn told() -> (State, Instant) {
         let (mut state, begin) = (State::default(), Instant::now());
-        assert_eq!(state.said(Timestamp::from_ms(1000), begin), Timestamp::from_ms(1000));
+        assert_eq!(state.said(Timestamp::from_ms(1000), begin, true), Timestamp::from_ms(1000));
         (state, begin)
     }
 
@@ -116,10 +132,10 @@ mod tests {
         let (mut state, begin) = told();
         assert_eq!(state.now(begin + ms(50)), Some(Timestamp::from_ms(1050)));
         // Said by the server at 1,045, heard at 1,060 of its clock.
-        assert_eq!(state.said(Timestamp::from_ms(1045), begin + ms(60)), Timestamp::from_ms(1060));
+        assert_eq!(state.said(Timestamp::from_ms(1045), begin + ms(60), true), Timestamp::from_ms(1060));
         // The first answer is too old by now, this one was long under way: it goes on from there, and not back.
         let shows = state.now(begin + ms(100)).expect("good for the last time");
-        let later = state.said(Timestamp::from_ms(1095), begin + ms(101));
+        let later = state.said(Timestamp::from_ms(1095), begin + ms(101), true);
         assert_eq!((shows, later), (Timestamp::from_ms(1100), Timestamp::from_ms(1100)));
         assert_eq!(state.now(begin + ms(111)), Some(Timestamp::from_ms(1105)));
     }
@@ -133,15 +149,31 @@ mod tests {
     }
 
     #[test]
+    fn own_l6_nobody_is_told_something_earlier_than_an_answer_that_took_long() {
+        let (mut state, begin) = told();
+        // Said by the server at 1,090 of its clock, and nobody else knows it as well.
+        assert_eq!(state.said(Timestamp::from_ms(1090), begin + ms(70), false), Timestamp::from_ms(1090));
+        assert_eq!(state.now(begin + ms(80)), Some(Timestamp::from_ms(1100)));
+        // One that was under way for longer than a step is no step.
+        assert_eq!(state.said(Timestamp::from_ms(50), begin + ms(85), false), Timestamp::from_ms(1105));
+        assert_eq!(state.now(begin + ms(90)), Some(Timestamp::from_ms(1110)));
+        // Nobody but who asked is told it when nothing else is known; and nobody something earlier after that.
+        let late = begin + ms(500);
+        assert_eq!(state.said(Timestamp::from_ms(1480), late, false), Timestamp::from_ms(1480));
+        assert_eq!(state.now(late), None);
+        assert_eq!(state.said(Timestamp::from_ms(1470), late + ms(1), true), Timestamp::from_ms(1480));
+    }
+
+    #[test]
     fn own_l8_a_step_of_the_servers_clock_is_followed() {
         let (mut state, begin) = told();
         let day = 86_400_000;
         assert_eq!(
-            state.said(Timestamp::from_ms(1000 + day), begin + ms(10)),
+            state.said(Timestamp::from_ms(1000 + day), begin + ms(10), true),
             Timestamp::from_ms(1000 + day)
         );
         assert_eq!(state.now(begin + ms(20)), Some(Timestamp::from_ms(1010 + day)));
-        assert_eq!(state.said(Timestamp::from_ms(1030), begin + ms(30)), Timestamp::from_ms(1030));
+        assert_eq!(state.said(Timestamp::from_ms(1030), begin + ms(30), true), Timestamp::from_ms(1030));
         assert_eq!(state.now(begin + ms(40)), Some(Timestamp::from_ms(1040)));
     }
 }

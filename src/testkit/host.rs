@@ -339,6 +339,11 @@ impl TestHost {
         self.member.link.set(Line::Cut);
     }
 
+    /// From now on the store answers this host and takes nothing from it, as one whose disk is full.
+    pub fn fill_store(&self) {
+        self.member.link.set(Line::TakesNothing);
+    }
+
     /// From now on what this host writes is written, and it does not hear of it.
     pub fn lose_replies(&self) {
         self.member.link.set(Line::LosesReplies);

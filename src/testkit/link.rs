@@ -24,6 +24,8 @@ pub(super) enum Line {
     Up,
     /// Every call is refused and does not happen.
     Cut,
+    /// Looks are answered, writes are refused and do not happen.
+    TakesNothing,
     /// Writes happen and nobody hears that they did.
     LosesReplies,
     /// No call returns.
@@ -71,7 +73,7 @@ impl Link {
         Box::pin(async move {
             self.way().await;
             match self.line() {
-                Line::Up | Line::LosesReplies => answered(call, self).await,
+                Line::Up | Line::TakesNothing | Line::LosesReplies => answered(call, self).await,
                 Line::Cut => Err(cut()),
                 Line::Hangs | Line::Gone => pending().await,
             }
@@ -86,6 +88,9 @@ impl Link {
                 Line::LosesReplies => {
                     drop(call.await?);
                     Err(StoreError::unknown("the reply was lost on the way to the test host"))
+                }
+                Line::TakesNothing => {
+                    Err(StoreError::refused(RefusedKind::Full, "the store of the test host is full"))
                 }
                 Line::Cut => Err(cut()),
                 Line::Hangs | Line::Gone => pending().await,

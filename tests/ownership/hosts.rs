@@ -2,12 +2,13 @@
 
 use std::iter::repeat_n;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tenure::clock::ManualClock;
 use tenure::model::{AgentId, CancelMode, Payload, Seconds, TaskId, TaskSpec, Timestamp};
 use tenure::ownership::{
     Acquired, Cancel, CancelAnswer, CancelScope, Continued, CutOff, Done, Host, OwnershipSettings, Release,
-    Released, Retention, SessionKey, StartedTask, TaskKey, TaskState,
+    Released, Retention, SessionKey, StartedTask, TaskKey, TaskState, WhenStopped,
 };
 use tenure::store::faulty::{self, Fault, Faulty, Method};
 use tenure::store::{MemoryStore, PageRequest, RunFilter, Store};
@@ -129,6 +130,67 @@ async fn after_a_long_outage(comes_back: bool) {
 async fn own_l23_after_a_long_outage_owners_have_the_grace_to_renew() {
     for comes_back in [true, false] {
         after_a_long_outage(comes_back).await;
+    }
+}
+
+/// The store takes nothing, and shows what it has: no lease is renewed, and all look expired when it takes something
+/// again.
+#[tokio::test(start_paused = true)]
+async fn own_l23_after_a_store_took_nothing_for_long_owners_have_the_grace_to_renew() {
+    for looks in [false, true] {
+        let a = Replica::open().await;
+        let b = a.another().await;
+        let task = a.start("stored", "600 found").await;
+        a.host.advance(SECOND).await;
+        a.host.fill_store();
+        b.host.fill_store();
+        a.host.advance(180 * SECOND).await;
+        b.host.reconnect();
+        b.host.advance(if looks { Duration::ZERO } else { 5 * SECOND }).await;
+        assert_eq!(b.line(task).await, "Task 1 [running, its owner is not responding] stored: a test");
+        a.host.reconnect();
+        b.host.advance(15 * SECOND).await;
+        assert_eq!(b.line(task).await, "Task 1 [running on another instance] stored: a test");
+        a.host.kill();
+        b.host.advance(2 * LAPSE).await;
+        assert_eq!(b.line(task).await, "Task 1 [lost] stored: a test", "and no longer");
+    }
+}
+
+/// A conversation goes on before the host has looked after anything again.
+#[tokio::test(start_paused = true)]
+async fn own_l23_who_looks_at_once_after_a_long_outage_takes_nobody_for_lost() {
+    let a = Replica::open().await;
+    let b = a.another().await;
+    let task = a.start("stored", "600 found").await;
+    a.host.advance(SECOND).await;
+    a.host.cut_off();
+    b.host.cut_off();
+    a.host.advance(180 * SECOND).await;
+    b.host.reconnect();
+    assert_eq!(b.line(task).await, "Task 1 [running, its owner is not responding] stored: a test");
+    a.host.reconnect();
+    b.host.advance(15 * SECOND).await;
+    assert_eq!(b.line(task).await, "Task 1 [running on another instance] stored: a test");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_l8_who_looks_at_once_after_a_jump_of_the_stores_clock_takes_nobody_for_lost() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_ms(1_769_850_000_000)));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
+    let a = Tenure::open(Arc::clone(&store), settings()).await.unwrap();
+    let b = Tenure::open(store, settings()).await.unwrap();
+    let [on_a, on_b] = [&a, &b].map(|tenure| tasks(tenure, WhenStopped::Keep, &Arc::default()));
+    on_a.start(CHAT, ask("stored", "60 found")).await.unwrap();
+    pass(3 * SECOND).await;
+    clock.advance(600 * SECOND);
+    let seen = on_b.result(CHAT, 1).await.unwrap();
+    assert!(matches!(seen.state, TaskState::Suspect { .. }), "{seen:?}");
+    pass(15 * SECOND).await;
+    let seen = on_b.result(CHAT, 1).await.unwrap();
+    assert!(matches!(seen.state, TaskState::Running { .. }), "{seen:?}");
+    for host in [a, b] {
+        host.shutdown().await.unwrap();
     }
 }
 

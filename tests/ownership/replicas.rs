@@ -11,7 +11,7 @@ use tenure::ownership::{
     SessionTasksSettings, StartTask, StartedTask, WhenStopped,
 };
 use tenure::testkit::TestHost;
-use tenure::{AgentError, RunContext, Settings};
+use tenure::{AgentError, RunContext, Settings, Tenure};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -85,7 +85,7 @@ pub(crate) fn settings() -> Settings {
     TestHost::settings()
 }
 
-pub(crate) fn tasks(host: &TestHost, when_stopped: WhenStopped, effects: &Arc<AtomicUsize>) -> SessionTasks {
+pub(crate) fn tasks(host: &Tenure, when_stopped: WhenStopped, effects: &Arc<AtomicUsize>) -> SessionTasks {
     let settings =
         SessionTasksSettings { namespace: "test".into(), source: "assistant".into(), when_stopped };
     let child = |keeps| Child { keeps, effects: Arc::clone(effects) };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::model::{AgentId, Run, RunId, Subject};
-use tenure::store::{ClaimRequest, PruneRequest, RedisOptions, RedisStore, Store};
+use tenure::model::{AgentId, Run, RunId, RunStatus, Subject};
+use tenure::store::{ClaimRequest, PruneRequest, RedisOptions, RedisStore, Store, StoreError};
 
 use super::{Named, block_on, redis_server, room};
 use crate::room::runs;
@@ -13,6 +13,7 @@ use crate::room::runs;
 pub(super) const TESTS: &[Named] = &[
     ("own_p13_the_keys_are_back_to_what_they_were_when_runs_are_pruned", pruned),
     ("own_p13_events_of_a_run_that_was_pruned_are_gone_though_others_of_their_entry_stay", events_pruned),
+    ("own_f1_what_a_script_did_before_it_failed_is_not_said_to_be_undone", half_a_script),
     ("own_i1_two_claims_that_are_answered_at_once_take_no_more_room_than_there_is", no_more_room),
     ("field_g16_the_clock_is_that_of_the_server", the_clock_is_that_of_the_server),
     ("a_server_that_forgot_the_scripts_is_given_them_again", forgot_the_scripts),
@@ -145,5 +146,25 @@ fn no_more_room() {
         runs::finish(&store, granted).await;
         let (one, two) = tokio::join!(store.claim(of("one")), store.claim(of("two")));
         assert_eq!([one.unwrap(), two.unwrap()].concat().len(), 1, "the other one, when there is room");
+    });
+}
+
+/// Another program has written to a key that is looked at after the records.
+fn half_a_script() {
+    block_on(async {
+        let (store, options) = room::store().await;
+        let task = runs::task(&store, json!({ "overlap_policy": "allow_parallel" })).await;
+        runs::queue(&store, &task, "a").await.unwrap();
+        let claimed_runs = format!("{}:claimed", room::prefix(&options));
+        room::ask(&options.url, &["SET", &claimed_runs, "x"]);
+        let claim = runs::claim(1);
+        let answer = store.claim(claim.clone()).await;
+        let granted = store.run(&RunId::new("a").unwrap()).await.unwrap().unwrap();
+        assert_eq!(granted.status, RunStatus::Claimed, "so far the script came");
+        assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
+        room::ask(&options.url, &["DEL", &claimed_runs]);
+        store.check(true).await.unwrap();
+        let again = store.claim(ClaimRequest { repeat: true, ..claim }).await.unwrap();
+        assert_eq!(again, [granted]);
     });
 }

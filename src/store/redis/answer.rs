@@ -126,10 +126,14 @@ pub(super) struct Answered {
 #[derive(Debug, Default)]
 pub(super) struct Commons {
     by_text: HashMap<Vec<u8>, Arc<Common>>,
+    /// How long their texts are together.
+    bytes: usize,
 }
 
 /// How many are remembered.
 const MOST_COMMONS: usize = 4096;
+/// How long their texts are together: a query may be a million bytes.
+const MOST_BYTES: usize = 8 << 20;
 
 impl Commons {
     fn read(&mut self, kept: Vec<u8>) -> Step<Arc<Common>> {
@@ -137,8 +141,10 @@ impl Commons {
             return Ok(Arc::clone(common));
         }
         let common = Arc::new(Common::read(&kept)?);
-        if self.by_text.len() >= MOST_COMMONS {
+        self.bytes += kept.len();
+        if self.by_text.len() >= MOST_COMMONS || self.bytes > MOST_BYTES {
             self.by_text.clear();
+            self.bytes = kept.len();
         }
         self.by_text.insert(kept, Arc::clone(&common));
         Ok(common)
@@ -280,4 +286,34 @@ pub(super) fn eight(bytes: &[u8]) -> Step<u64> {
 
 fn maybe_eight(bytes: &[u8]) -> Step<Option<u64>> {
     if bytes.is_empty() { Ok(None) } else { eight(bytes).map(Some) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bytes::Put;
+    use super::*;
+
+    fn kept(number: u64, query: &str) -> Vec<u8> {
+        let mut put = Put::default();
+        put.id("agent").id("task").u32(0).u8(0).u16(1).text32(b"s");
+        put.text32(format!("{number} {query}").as_bytes());
+        put.raw(
+            br#"{"workspace":["w"],"write_run_json":false,"write_events_jsonl":false,"timeout":null,
+            "retry_policy":{},"overlap_policy":"skip_if_running"}"#,
+        );
+        put.0
+    }
+
+    #[test]
+    fn large_queries_are_not_remembered_without_a_bound() {
+        let mut commons = Commons::default();
+        let query = "q".repeat(1 << 20);
+        for number in 0..64 {
+            commons.read(kept(number, &query)).expect("a common part");
+            let bytes: usize = commons.by_text.keys().map(Vec::len).sum();
+            assert!(bytes <= MOST_BYTES, "{bytes} bytes of {number}");
+        }
+        let (one, other) = (commons.read(kept(0, "small")), commons.read(kept(0, "small")));
+        assert!(Arc::ptr_eq(&one.expect("it is read"), &other.expect("it is remembered")));
+    }
 }

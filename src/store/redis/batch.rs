@@ -142,6 +142,7 @@ impl<'a> Batch<'a> {
         for agent in group.agents() {
             cmd.arg(agent.as_str());
         }
+        cmd.arg(group.passed_over());
         self.ask(cmd, Asked::Pick { group: number });
     }
 

@@ -9,7 +9,9 @@ use crate::rules::{self, Moment};
 use crate::store::{ClaimRequest, Decision, Refusal};
 
 /// The most runs that are named at once: the server does nothing else meanwhile.
-const MOST_NAMED: usize = 1000;
+pub(super) const MOST_NAMED: usize = 1000;
+/// How many runs that cannot be read a group looks behind.
+const MOST_PASSED_OVER: usize = 1000;
 /// How often a group asks again at most: others may be quicker each time.
 const MOST_ROUNDS: usize = 1000;
 
@@ -17,6 +19,8 @@ const MOST_ROUNDS: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Picked {
     pub(super) runs: Vec<Run>,
+    /// The numbers of those that this program cannot read: they are left to one that can.
+    pub(super) unreadable: Vec<Vec<u8>>,
     /// There may be more when these are granted.
     pub(super) again: bool,
     pub(super) now: Timestamp,
@@ -28,6 +32,8 @@ pub(super) struct Group {
     requests: Vec<Open>,
     stage: Stage,
     rounds: usize,
+    /// Who is not named again: the numbers of runs that cannot be read.
+    passed_over: Vec<Vec<u8>>,
     /// Why no more can be granted; and whether what was on its way may have been.
     fault: Option<Fault>,
 }
@@ -57,7 +63,14 @@ enum Stage {
 impl Group {
     pub(super) fn new(request: ClaimRequest, reply: Reply<Vec<Run>>) -> Self {
         let agents = Arc::clone(&request.agents);
-        let mut group = Self { agents, requests: Vec::new(), stage: Stage::Pick, rounds: 0, fault: None };
+        let mut group = Self {
+            agents,
+            requests: Vec::new(),
+            stage: Stage::Pick,
+            rounds: 0,
+            passed_over: Vec::new(),
+            fault: None,
+        };
         group.add(request, reply);
         group
     }
@@ -82,6 +95,10 @@ impl Group {
 
     pub(super) fn agents(&self) -> &[AgentId] {
         &self.agents
+    }
+
+    pub(super) fn passed_over(&self) -> &[Vec<u8>] {
+        &self.passed_over
     }
 
     /// The requests whose earlier grants are asked for now.
@@ -119,8 +136,17 @@ impl Group {
 
     pub(super) fn picked(&mut self, picked: Step<Picked>) {
         match picked {
-            Ok(picked) if picked.runs.is_empty() => self.stage = Stage::Done,
-            Ok(picked) => self.stage = Stage::Grant(picked),
+            Ok(mut picked) => {
+                let others = !picked.unreadable.is_empty();
+                picked.again |= others;
+                self.passed_over.append(&mut picked.unreadable);
+                let looks_behind = others && self.passed_over.len() < MOST_PASSED_OVER;
+                self.stage = match picked.runs.is_empty() {
+                    true if looks_behind => Stage::Pick,
+                    true => Stage::Done,
+                    false => Stage::Grant(picked),
+                };
+            }
             Err(fault) => self.fails(fault),
         }
     }
@@ -167,7 +193,7 @@ impl Group {
                 }
             }
             Err(fault) => {
-                open.unknown |= matches!(fault, Fault::Lost(_));
+                open.unknown |= matches!(fault, Fault::Lost(_) | Fault::Torn(..));
                 self.fault.get_or_insert(fault);
             }
         }

@@ -12,6 +12,8 @@ pub(super) enum Fault {
     Refused(RefusedKind, String),
     /// The connection was lost, or the server did not answer in time, after it was sent.
     Lost(String),
+    /// A script failed on its way, as when another program wrote to a key: what it did before stands.
+    Torn(RefusedKind, String),
     /// A record cannot be read.
     Unreadable(String),
 }
@@ -43,6 +45,15 @@ impl Fault {
     /// The server answered with an error, or the connection broke: scripts that begin with an error have written
     /// nothing, and what was never sent has not happened.
     pub(super) fn of(error: &RedisError, sent: bool) -> Self {
+        match Self::whole(error, sent) {
+            Self::Refused(kind, why) if sent && error.detail().is_some_and(within_script) => {
+                Self::Torn(kind, why)
+            }
+            fault => fault,
+        }
+    }
+
+    fn whole(error: &RedisError, sent: bool) -> Self {
         let code = error.code().unwrap_or_default();
         if let Some((kind, advice)) = known(code) {
             return Self::Refused(kind, format!("the server says {code}: {advice}"));
@@ -72,7 +83,7 @@ impl Fault {
 
     pub(super) fn of_write(self, name: &str) -> StoreError {
         match self {
-            Self::Lost(why) => StoreError::unknown(format!("\"{name}\": {why}")),
+            Self::Lost(why) | Self::Torn(_, why) => StoreError::unknown(format!("\"{name}\": {why}")),
             other => other.of_read(name),
         }
     }
@@ -80,12 +91,17 @@ impl Fault {
     /// A read leaves nothing unknown.
     pub(super) fn of_read(self, name: &str) -> StoreError {
         let (kind, why) = match self {
-            Self::Refused(kind, why) => (kind, why),
+            Self::Refused(kind, why) | Self::Torn(kind, why) => (kind, why),
             Self::Lost(why) => (RefusedKind::Unavailable, format!("{why}; try again")),
             Self::Unreadable(why) => (RefusedKind::Corrupt, format!("a record cannot be read: {why}")),
         };
         StoreError::refused(kind, format!("\"{name}\": {why}"))
     }
+}
+
+/// The server names the script, and the line in it, behind an error that was met there.
+fn within_script(detail: &str) -> bool {
+    detail.contains(" script: ") && detail.contains("@user_script:")
 }
 
 /// What a code of the server means, and what to do.
@@ -136,6 +152,16 @@ mod tests {
             };
             assert_eq!(found, kind, "{message}");
         }
+    }
+
+    #[test]
+    fn what_a_script_did_before_it_failed_is_unknown() {
+        let detail = "Operation against a key script: 8700de74, on @user_script:507.";
+        let error = redis::make_extension_error("WRONGTYPE".to_owned(), Some(detail.to_owned()));
+        let writes = Fault::of(&error, true).of_write("redis");
+        assert!(matches!(writes, StoreError::Unknown { .. }), "{writes}");
+        let reads = Fault::of(&error, true).of_read("redis");
+        assert!(matches!(reads, StoreError::Refused { kind: RefusedKind::Corrupt, .. }), "{reads}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use redis::{
     Arg, AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind, Value,
 };
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::RedisOptions;
 use super::fault::{Fault, Step};
@@ -94,6 +95,9 @@ pub(super) struct Link {
 pub(super) struct Standing {
     conn: MultiplexedConnection,
     number: u64,
+    /// When something that was sent over it is lost: what was sent behind that is not waited for any longer, since
+    /// it would be answered after it.
+    given_up: CancellationToken,
 }
 
 impl Link {
@@ -121,7 +125,8 @@ impl Link {
         let mut conn = connect(&self.shared.client, &self.shared.options).await?;
         load(&mut conn).await?;
         self.made += 1;
-        Ok(self.conn.insert(Standing { conn, number: self.made }).clone())
+        let given_up = CancellationToken::new();
+        Ok(self.conn.insert(Standing { conn, number: self.made, given_up }).clone())
     }
 
     /// The connection over which something is under way, unless it is lost.
@@ -134,6 +139,9 @@ impl Link {
         self.used = Instant::now();
         let is_lost = |answer: &Step<Value>| matches!(answer, Err(Fault::Lost(_)));
         let lost = answers.as_ref().map_or(true, |answers| answers.iter().any(is_lost));
+        if lost {
+            over.given_up.cancel();
+        }
         // Another one may stand since.
         if lost && self.conn.as_ref().is_some_and(|standing| standing.number == over.number) {
             self.conn = None;
@@ -143,7 +151,16 @@ impl Link {
 
 impl Standing {
     /// Sends everything at once; an answer for each, in order. What is sent first is done first.
-    pub(super) async fn exchange(mut self, calls: &Pipeline) -> Step<Vec<Step<Value>>> {
+    pub(super) async fn exchange(self, calls: &Pipeline) -> Step<Vec<Step<Value>>> {
+        let given_up = self.given_up.clone();
+        tokio::select! {
+            biased;
+            answers = self.send(calls) => answers,
+            () = given_up.cancelled() => Err(Fault::Lost("what was sent before it was not answered".to_owned())),
+        }
+    }
+
+    async fn send(mut self, calls: &Pipeline) -> Step<Vec<Step<Value>>> {
         let mut answers = self.query(calls).await?;
         let mut unknown: Vec<usize> = (0..answers.len()).filter(|n| names_no_script(&answers[*n])).collect();
         if unknown.is_empty() {

@@ -1,12 +1,13 @@
 //! Pages of listings, and events read on. A page may take more than one call: none keeps the server for long.
 
-use redis::Cmd;
+use redis::{Cmd, Value};
 
+use super::answer::{Commons, List};
 use super::bytes::Put;
 use super::fault::Step;
 use super::read::{self, Entry, Looked, MOST, Told};
 use super::{RedisStore, record, task};
-use crate::model::{AgentId, Event, Occurrence, Run, ScheduleState, Subject, Task, TaskId, Timestamp};
+use crate::model::{AgentId, Event, Occurrence, Run, RunId, ScheduleState, Subject, Task, TaskId, Timestamp};
 use crate::store::pager::{Pager, cursor};
 use crate::store::{Counted, Page, PageRequest, RunFilter, StoreError};
 
@@ -28,6 +29,39 @@ macro_rules! step {
             Err(fault) => return Ok(Err(fault.into())),
         }
     };
+}
+
+/// What is due, after an instant and a run. What cannot be read is left out, and takes no place of what can.
+pub(super) async fn due<T: Send + 'static>(
+    store: &RedisStore,
+    what: &str,
+    after: Option<(Timestamp, RunId)>,
+    limit: usize,
+    take_apart: fn(Value, &mut Commons) -> Step<Vec<T>>,
+) -> Result<Vec<T>, StoreError> {
+    let mut from = match after {
+        Some((at, run_id)) => (at.ms().to_string().into_bytes(), record::kept_name(run_id.as_str())),
+        None => (b"-inf".to_vec(), Vec::new()),
+    };
+    let limit = limit.min(MOST);
+    let mut found = Vec::new();
+    loop {
+        let mut call = store.shared.read(what);
+        call.arg(&from.0).arg(&from.1).arg(limit - found.len());
+        let part = store.read(call, move |value, commons| {
+            let mut list = List::of(value)?;
+            let found = take_apart(list.next()?, commons)?;
+            let mut last = list.list()?;
+            let more = if last.is_empty() { None } else { Some((last.bytes()?, last.bytes()?)) };
+            Ok((found, more))
+        });
+        let (more, last) = part.await?;
+        found.extend(more);
+        match last {
+            Some(last) if found.len() < limit => from = last,
+            _ => return Ok(found),
+        }
+    }
 }
 
 /// Tasks by name.
@@ -72,8 +106,8 @@ pub(super) async fn occurrences(
     Ok(Ok(pager.page))
 }
 
-fn of_occurrences(value: redis::Value) -> Step<Vec<(i64, Vec<u8>)>> {
-    let mut list = super::answer::List::of(value)?;
+fn of_occurrences(value: Value) -> Step<Vec<(i64, Vec<u8>)>> {
+    let mut list = List::of(value)?;
     let mut found = Vec::with_capacity(list.len());
     while !list.is_empty() {
         let mut one = list.list()?;

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, oneshot};
 
 use super::answer::{self, Commons, List};
 use super::batch::{Batch, Commits};
-use super::claims::Group;
+use super::claims::{Group, MOST_NAMED};
 use super::fault::{Fault, Step};
 use super::link::{Link, Standing};
 use crate::model::{AgentId, InstanceId, Run};
@@ -37,12 +37,17 @@ const WORTH: usize = 64;
 /// Where an answer goes. Who waits for it counts among those who wait, until it is given.
 pub(super) struct Reply<T> {
     to: oneshot::Sender<Result<T, StoreError>>,
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl<T> Reply<T> {
     pub(super) fn new(to: oneshot::Sender<Result<T, StoreError>>, permit: OwnedSemaphorePermit) -> Self {
-        Self { to, _permit: permit }
+        Self { to, _permit: Some(permit) }
+    }
+
+    /// For who closes: the end waits for no place.
+    pub(super) fn at_the_end(to: oneshot::Sender<Result<T, StoreError>>) -> Self {
+        Self { to, _permit: None }
     }
 
     pub(super) fn send(self, answer: Result<T, StoreError>) {
@@ -67,7 +72,7 @@ impl Command {
     fn records(&self) -> usize {
         match self {
             Self::Commit(decisions, _) => decisions.len(),
-            Self::Claim(request, _) => request.limit,
+            Self::Claim(request, _) => request.limit.min(MOST_NAMED),
             Self::Renew(request, _) => request.leases.len(),
             Self::Prune(request, _) => request.limit.min(MOST_PRUNED),
             Self::PutAgent(..) | Self::Repair(_) | Self::Close(_) => 1,
@@ -279,8 +284,13 @@ impl Writer {
                 None => self.claiming.retain(|claim| !asked.contains(claim)),
             }
         }
+        // Who asks for what another is still about to be granted does not wait for a flight: it would go with none.
         for (request, reply) in std::mem::take(&mut self.again) {
-            self.wait(Command::Claim(request, reply));
+            if self.claiming.contains(&(request.instance, request.nonce)) {
+                self.again.push((request, reply));
+            } else {
+                self.wait(Command::Claim(request, reply));
+            }
         }
     }
 
@@ -520,8 +530,18 @@ fn granted(value: Value, commons: &mut Commons) -> Step<Vec<Run>> {
 fn picked(value: Value, commons: &mut Commons) -> Step<(Option<Hint>, super::claims::Picked)> {
     let mut list = List::of(value)?;
     let hint = answer::hint(list.next()?)?;
-    let runs = commons.readable(list.next()?)?;
+    let (mut runs, mut unreadable) = (Vec::new(), Vec::new());
+    for answered in commons.runs(list.next()?)? {
+        match answered.run {
+            Ok(run) => runs.push(run),
+            Err(Fault::Unreadable(why)) => {
+                tracing::error!(run = answered.name, why, "a run cannot be read");
+                unreadable.push(answered.number.to_be_bytes()[2..].to_vec());
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
     let again = list.number::<u8>()? == 1;
     let now = answer::score(&list.bytes()?)?;
-    Ok((hint, super::claims::Picked { runs, again, now }))
+    Ok((hint, super::claims::Picked { runs, unreadable, again, now }))
 }

@@ -46,17 +46,25 @@ local function obstacle(r)
   if lane then return IN_LANE, lane end
 end
 
--- Names those that can be granted, in order, without granting them. Who cannot be had is put where it
--- waits. Says besides whether it has to be asked again when these are granted: they take the room of the next, or
+-- Names those that can be granted, in order, without granting them, but for those that the caller passes over: it
+-- cannot read them, and others may. Who cannot be had is put where it waits. Says besides whether it has to be asked again when these are granted: they take the room of the next, or
 -- others wait behind them.
 function write.pick(sender)
   local limit, agents, named = tonumber(take()), {}, take()
   for _ = 1, tonumber(named) do agents[take()] = true end
   promote()
   local picked, taken, besides, in_vain, again, leaves_others = {}, {}, {}, 0, true, false
+  local passed_over = #ARGV - arg_at
+  for _ = 1, passed_over do
+    local rid = take()
+    local r = load_run(rid)
+    taken[rid] = true
+    -- Nor does it hold up who waits in its lanes.
+    if r and r.place == IS_READY then wake_lanes_of(r) end
+  end
   while again and #picked < limit and in_vain < PAGE do
     again = false
-    for _, candidate in ipairs(first_ready(agents, math.max(64, limit))) do
+    for _, candidate in ipairs(first_ready(agents, math.max(64, limit) + passed_over)) do
       if #picked == limit or in_vain == PAGE then break end
       local rid = sub(candidate, -6)
       local r = not taken[rid] and load_run(rid)

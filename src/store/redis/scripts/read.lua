@@ -41,26 +41,35 @@ function read.tasks()
   return answer_tasks(call('ZRANGEBYLEX', NAMES, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, limit))
 end
 
-function read.due_schedules()
-  return answer_tasks(call('ZRANGEBYSCORE', FIRES, '-inf', digits(now), 'LIMIT', 0, take()))
-end
-
--- Runs to look at, after an instant and a run. Many may have the same instant: they are in the order of names.
-function read.due_runs()
+-- What is due of a sorted set, after an instant and a name, of which so many bytes behind are none of it. Many may have
+-- the same instant: they are in the order of names. Answers besides where the last one is, if there may be more.
+local function due_in(key, behind)
   local from, after, limit = take(), take(), tonumber(take())
-  local rids, skip = {}, 0
-  while #rids < limit do
-    local page = call('ZRANGEBYSCORE', WAKE, from, digits(now), 'WITHSCORES', 'LIMIT', skip, 512)
-    if #page == 0 then break end
+  local found, skip, score = {}, 0, false
+  while #found < limit do
+    local page = call('ZRANGEBYSCORE', key, from, digits(now), 'WITHSCORES', 'LIMIT', skip, 512)
+    if #page == 0 then return found, false end
     for i = 1, #page, 2 do
       local member = page[i]
       local passed = after ~= '' and tonumber(page[i + 1]) == tonumber(from)
-        and not before(after, sub(member, 1, -7))
-      if not passed and #rids < limit then rids[#rids + 1] = sub(member, -6) end
+        and not before(after, sub(member, 1, -1 - behind))
+      if not passed and #found < limit then found[#found + 1], score = member, page[i + 1] end
     end
     skip = skip + 512
   end
-  return answer_runs(rids)
+  return found, score and { score, sub(found[#found], 1, -1 - behind) }
+end
+
+function read.due_schedules()
+  local ids, last = due_in(FIRES, 0)
+  return { answer_tasks(ids), last }
+end
+
+-- Runs to look at.
+function read.due_runs()
+  local rids, last = due_in(WAKE, 6)
+  for i = 1, #rids do rids[i] = sub(rids[i], -6) end
+  return { answer_runs(rids), last }
 end
 
 -- The conditions of a filter that are the same for all runs with a common part.

@@ -1,8 +1,15 @@
 //! The lease protocol, checked over every interleaving of a small world: two owners, one canceller, a clock that may
 //! jump. What decides are the rules themselves; what is modelled is around them: that a decision is made on a
-//! snapshot and applied later, if what it was made on still stands. I9 and I10 are about sessions, of which there are
-//! none here: `tests/ownership/interleavings.rs` goes through those.
+//! snapshot and applied later, if what it was made on still stands. What is about sessions, I9 to I11, has a world of
+//! its own beside it (`lease_model/sessions.rs`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
+
+#[path = "lease_model/acts.rs"]
+mod acts;
+#[path = "lease_model/sessions.rs"]
+mod sessions;
+#[path = "lease_model/stage.rs"]
+mod stage;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

@@ -115,6 +115,11 @@ impl Way {
         }
     }
 
+    /// Both that look at the memory store share what is compared with it.
+    fn part_of(self, sequences: usize) -> usize {
+        if self == Self::Alone { sequences } else { sequences.div_ceil(2) }
+    }
+
     async fn stores(self, fixture: Fixture) -> Vec<Fixture> {
         match self {
             Self::Alone => vec![fixture],
@@ -129,7 +134,7 @@ fn trial((name, sequences, fixture): &'static Named, way: Way, missing: bool) ->
         if missing {
             return Err(Failed::from(format!("TENURE_TEST_REQUIRE names {name}, and there is none")));
         }
-        explore(name, as_many(sequences.0, sequences.1), way, *fixture);
+        explore(name, way.part_of(as_many(sequences.0, sequences.1)), way, *fixture);
         Ok(())
     });
     if missing {

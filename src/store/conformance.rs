@@ -29,6 +29,7 @@ mod pages;
 mod prune;
 mod runs;
 mod schedules;
+mod shared;
 mod support;
 mod tasks;
 mod turns;
@@ -103,6 +104,7 @@ pub fn cases() -> Vec<Case> {
         prune::CASES,
         whole::CASES,
         owned::CASES,
+        shared::CASES,
     ];
     [files.concat(), ownership::cases()].concat()
 }

@@ -1,6 +1,6 @@
 //! Walks the clock minute by minute and asks for the next due time at each (T37, field S19): two days around
 //! every change of the clocks of three years, in twelve zones. With `TENURE_WALK=full` every minute of the
-//! three years, which wants a release build.
+//! three years, which wants an optimised build.
 #![allow(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use std::collections::BTreeSet;

@@ -12,7 +12,7 @@ use crate::wire::{Point, Setup, What, Window};
 
 /// How often two triggers meet.
 fn rounds(ground: Ground) -> u64 {
-    ground.pace(20, 8)
+    ground.amount(20, 8)
 }
 
 /// Two workers, and a task with this policy whose runs wait to be let go.

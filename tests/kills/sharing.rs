@@ -19,7 +19,7 @@ fn long(stage: &Stage) -> Setup {
 }
 
 pub(crate) async fn field_k11_four_os_processes_start_a_thousand_runs_a_thousand_times(ground: Ground) {
-    let all = ground.pace(1_000, 100);
+    let all = ground.amount(1_000, 100);
     let mut stage = Stage::set(ground, &[PARALLEL]).await;
     let setup = long(&stage);
     let mut workers = Vec::new();
@@ -57,7 +57,7 @@ pub(crate) async fn field_k11_four_os_processes_start_a_thousand_runs_a_thousand
 }
 
 pub(crate) async fn field_s06_two_schedulers_fire_each_occurrence_once(ground: Ground) {
-    let rounds = ground.pace(20, 8);
+    let rounds = ground.amount(20, 8);
     let task = r#"{"task_id":"tick","agent_id":"agent","query":"plain","overlap_policy":"allow_parallel",
         "schedule":{"type":"interval","seconds":0.1,"misfire_policy":"queue_all"}}"#;
     let mut stage = Stage::set(ground, &[task]).await;

@@ -128,7 +128,7 @@ async fn what_fails_within_the_server_is_done_once_it_does_not() {
 }
 
 async fn a_commit_that_fails_within_the_server_is_made_again_and_happens_once() {
-    let server = mongodb_server::Server::start_as(&[], &[(mongodb_server::COMMITS_FAIL, "yes")]).unwrap();
+    let server = mongodb_server::Server::start_odd().unwrap();
     let options = MongoOptions::parse(&format!("{}/commits", server.url())).unwrap();
     let store = MongoStore::connect(options).await.unwrap();
     let task = runs::task(&store, json!({ "overlap_policy": "allow_parallel" })).await;

@@ -70,10 +70,10 @@ impl Measure {
         let (seconds, millis) = (Duration::from_secs, Duration::from_millis);
         let waited_for = ground.pace(millis(1_500), seconds(4));
         if is_full {
-            let runs = ground.pace(5_000, 600);
+            let runs = ground.amount(5_000, 600);
             Self { runs, length: seconds(120), hit_every: millis(1_800), waited_for }
         } else {
-            let runs = ground.pace(400, 100);
+            let runs = ground.amount(400, 100);
             Self { runs, length: seconds(10), hit_every: millis(800), waited_for }
         }
     }

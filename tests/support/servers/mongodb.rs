@@ -6,7 +6,6 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -26,15 +25,20 @@ pub(crate) fn mongodb() -> &'static Found {
 
 /// The same, or those of this process that wait no longer for whoever fell silent in a transaction than leases last in
 /// tests that kill hosts. One serves with one core at most, so there are as many as cores, which are taken in turn.
+#[cfg(feature = "mongodb")]
 pub(crate) fn impatient() -> Found {
     static FOUND: OnceLock<Result<Vec<String>, String>> = OnceLock::new();
     static SERVERS: Mutex<Vec<Server>> = Mutex::new(Vec::new());
-    static TURN: AtomicUsize = AtomicUsize::new(0);
+    static TURN: Mutex<usize> = Mutex::new(0);
     let found = FOUND.get_or_init(|| match std::env::var("TENURE_TEST_MONGODB") {
         Ok(url) => Ok(vec![url]),
         Err(_) => {
             let many = std::thread::available_parallelism().map_or(1, usize::from);
-            let start = |_| Server::start_as(&[], &[(TRANSACTIONS_LAST, "1")]);
+            let start = |_| {
+                let server = Server::start(&[])?;
+                end_transactions_soon(&server.url())?;
+                Ok(server)
+            };
             let servers: Result<Vec<Server>, String> = (0..many).map(start).collect();
             let servers = servers.inspect_err(|why| skipped("mongodb", why))?;
             let urls = servers.iter().map(Server::url).collect();
@@ -43,7 +47,9 @@ pub(crate) fn impatient() -> Found {
         }
     });
     let urls = found.clone()?;
-    Ok(urls[TURN.fetch_add(1, Ordering::Relaxed) % urls.len()].clone())
+    let mut turn = TURN.lock();
+    *turn = (*turn + 1) % urls.len();
+    Ok(urls[*turn].clone())
 }
 
 /// The servers of this process.
@@ -113,18 +119,23 @@ pub(crate) struct Server {
     folder: tempfile::TempDir,
     life: Option<(Child, ChildStdin)>,
     more: Vec<String>,
-    /// How it is not as it otherwise is: variables and what they say.
-    odd: Vec<(&'static str, &'static str)>,
+    /// It fails each second commit.
+    is_odd: bool,
 }
 
 impl Server {
     /// Starts one with more settings.
     pub(crate) fn start(more: &[&str]) -> Result<Self, String> {
-        Self::start_as(more, &[])
+        Self::start_as(more, false)
     }
 
-    /// Starts one that is odd in some ways, which only the slower one can be.
-    pub(crate) fn start_as(more: &[&str], odd: &[(&'static str, &'static str)]) -> Result<Self, String> {
+    /// Starts one that fails each second commit and says that it was an error of its own, which only the slower one
+    /// can.
+    pub(crate) fn start_odd() -> Result<Self, String> {
+        Self::start_as(&[], true)
+    }
+
+    fn start_as(more: &[&str], is_odd: bool) -> Result<Self, String> {
         let mut why = String::new();
         // A free port may be taken by somebody else before the server has it.
         for _ in 0..3 {
@@ -133,7 +144,7 @@ impl Server {
             let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
             let port = socket.map_err(|error| error.to_string())?.port();
             let more = more.iter().map(|word| (*word).to_owned()).collect();
-            let mut server = Self { port, folder, life: None, more, odd: odd.to_vec() };
+            let mut server = Self { port, folder, life: None, more, is_odd };
             match server.begin() {
                 Ok(()) => return Ok(server),
                 Err(error) => why = error,
@@ -144,14 +155,16 @@ impl Server {
 
     /// Starts it again, on the same port and with the same data.
     pub(crate) fn begin(&mut self) -> Result<(), String> {
-        let found = if self.odd.is_empty() { program() } else { slower() };
+        let found = if self.is_odd { slower() } else { program() };
         let program = found.ok_or(
             "no program secantusd-rs or secantusd-py; `python3 -m venv .venv-mongo && .venv-mongo/bin/pip install \
              secantusdb==0.7.0b3` makes one, TENURE_TEST_SECANTUSD names one, and TENURE_TEST_MONGODB a server",
         )?;
         let mut command = Command::new("sh");
         command.args(["-c", LIFE, "life"]).args(program);
-        command.envs(self.odd.iter().copied());
+        if self.is_odd {
+            command.env("TENURE_TEST_COMMITS_FAIL", "yes");
+        }
         command.args(["--port", &self.port.to_string(), "--storage-path", "data"]).args(&self.more);
         command
             .current_dir(self.folder.path())
@@ -172,7 +185,7 @@ impl Server {
             return Err(format!("the server ended: {last}"));
         }
         // Of one that is odd, errors are what is wanted.
-        let tell = if self.odd.is_empty() { tell_of_errors() } else { Box::new(drop) };
+        let tell = if self.is_odd { Box::new(drop) } else { tell_of_errors() };
         std::thread::spawn(move || lines.for_each(tell));
         self.life = Some((child, pipe));
         Ok(())
@@ -213,10 +226,25 @@ fn tell_of_errors() -> Box<dyn FnMut(String) + Send> {
     })
 }
 
-/// How a server is told after how many seconds a transaction ends of which nothing is heard any more.
-pub(crate) const TRANSACTIONS_LAST: &str = "TENURE_TEST_TRANSACTIONS_LAST";
-/// How a server is told to fail each second commit, and that it was an error of its own.
-pub(crate) const COMMITS_FAIL: &str = "TENURE_TEST_COMMITS_FAIL";
+/// Has a server end a transaction of which nothing was heard for a second, instead of a minute: who was killed in one
+/// has written nothing by the time that its lease has ended.
+#[cfg(feature = "mongodb")]
+pub(crate) fn end_transactions_soon(url: &str) -> Result<(), String> {
+    use ::mongodb::{Client, bson::doc};
+    let told = async {
+        let admin = Client::with_uri_str(url).await?.database("admin");
+        admin.run_command(doc! { "setParameter": 1, "transactionLifetimeLimitSeconds": 1 }).await
+    };
+    // On a thread of its own: who wants a server may be within a runtime.
+    std::thread::scope(|scope| {
+        let tells = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| error.to_string())?;
+            runtime.block_on(told).map(drop).map_err(|error| error.to_string())
+        });
+        tells.join().unwrap_or_else(|_| Err("who told it panicked".to_owned()))
+    })
+}
 
 /// The words of the command that is the server: the faster one first, and the slower one made faster.
 pub(crate) fn program() -> Option<Vec<PathBuf>> {
@@ -224,6 +252,12 @@ pub(crate) fn program() -> Option<Vec<PathBuf>> {
         return Some(vec![named.into()]);
     }
     made("secantusd-rs").map(|rust| vec![rust]).or_else(slower)
+}
+
+/// Whether it is the slower one that tests are given.
+pub(crate) fn is_slow() -> bool {
+    let is_named = std::env::var_os("TENURE_TEST_MONGODB").is_some();
+    !is_named && program().is_some_and(|program| slower() == Some(program))
 }
 
 /// That of the slower one, which can be odd.

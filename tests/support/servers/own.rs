@@ -23,6 +23,8 @@ struct Kind {
     ready: &'static str,
     /// Whether it refuses to run for root.
     not_as_root: bool,
+    /// Tells it how to be, each time it begins to serve.
+    told: fn(&str) -> Result<(), String>,
     /// The signal after which it ends without putting anything in order, as when its machine fails.
     ends_by: &'static str,
 }
@@ -65,6 +67,7 @@ const KINDS: &[Kind] = &[
         url: "postgres://tenure@127.0.0.1:PORT/postgres",
         ready: "ready to accept connections",
         not_as_root: true,
+        told: |_| Ok(()),
         ends_by: "QUIT",
     },
     Kind {
@@ -88,6 +91,7 @@ const KINDS: &[Kind] = &[
         url: "redis://127.0.0.1:PORT/0",
         ready: "ready to accept connections",
         not_as_root: false,
+        told: |_| Ok(()),
         ends_by: "KILL",
     },
     #[cfg(feature = "mongodb")]
@@ -100,6 +104,7 @@ const KINDS: &[Kind] = &[
         url: "mongodb://127.0.0.1:PORT/",
         ready: "listening",
         not_as_root: false,
+        told: super::mongodb::end_transactions_soon,
         ends_by: "KILL",
     },
 ];
@@ -193,7 +198,6 @@ impl Own {
         let mut command = self.command(Path::new("sh"));
         command.args(["-c", LIFE, "life"]).arg(self.folder.path()).arg(self.kind.ends_by);
         command.args(&self.program).args(self.words(self.kind.serve));
-        command.env(super::mongodb::TRANSACTIONS_LAST, "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = command.spawn().map_err(|error| error.to_string())?;
         let (Some(pipe), Some(said)) = (shell.stdin.take(), shell.stdout.take()) else {
@@ -211,7 +215,7 @@ impl Own {
         // What it says later is read by nobody, but read.
         std::thread::spawn(move || lines.for_each(drop));
         self.life = Some(Life { shell, pipe, server });
-        Ok(())
+        (self.kind.told)(&self.url())
     }
 
     /// Ends it at once, as when its machine fails. Its data stays.

@@ -6,8 +6,8 @@
   at least. Here it does so once a second.
 - It serves connections with threads of one interpreter, which by default lets go of itself only after 5 ms, so that a
   connection that waits for news holds up every answer to another. Here it lets go sooner.
-- It ends a transaction that nothing is asked of any more after 60 s, as MongoDB does unless it is told otherwise. Here
-  after as many seconds as TENURE_TEST_TRANSACTIONS_LAST says, as transactionLifetimeLimitSeconds does there.
+- It ends a transaction that nothing is asked of any more after 60 s, as MongoDB does unless it is told otherwise by
+  transactionLifetimeLimitSeconds. Here it can be told, too.
 - Now and then its storage engine finds only at a commit that another transaction was in the way, which it takes for an
   error of its own. Here each second commit fails so if TENURE_TEST_COMMITS_FAIL is set.
 """
@@ -19,6 +19,7 @@ import threading
 import time
 
 from secantus import cli, server
+from secantus.serverparams import ServerParams
 from secantus.sessions import SessionRegistry
 from secantus.storage import Storage
 from secantus.transactions import TransactionRegistry
@@ -28,6 +29,9 @@ SELDOM = 1.0
 
 # By thread: the indexes of each collection as they were read for the command that it is at.
 at = threading.local()
+
+# Those of the transactions that are in progress.
+registries = []
 
 
 def remember(answer):
@@ -95,11 +99,25 @@ def seldom(look):
     return looked
 
 
-def lasting(make, seconds):
+def noting(make):
     def made(registry, **named):
-        make(registry, **{**named, "lifetime_seconds": seconds})
+        make(registry, **named)
+        registries.append(registry)
 
     return made
+
+
+def lasting(apply):
+    """Of the command that sets parameters, of which it knows two."""
+
+    def applied(parameters, command, defaults):
+        if (seconds := command.get("transactionLifetimeLimitSeconds")) is None:
+            return apply(parameters, command, defaults)
+        for registry in registries:
+            registry._lifetime = float(seconds)
+        return {"ok": 1.0}
+
+    return applied
 
 
 def failing(commit):
@@ -133,8 +151,8 @@ for name in CHANGES:
     setattr(Storage, name, forgetting(getattr(Storage, name)))
 for registry in [SessionRegistry, TransactionRegistry]:
     registry._prune_locked = seldom(registry._prune_locked)
-if last := os.environ.get("TENURE_TEST_TRANSACTIONS_LAST"):
-    TransactionRegistry.__init__ = lasting(TransactionRegistry.__init__, float(last))
+TransactionRegistry.__init__ = noting(TransactionRegistry.__init__)
+ServerParams.apply = lasting(ServerParams.apply)
 if os.environ.get("TENURE_TEST_COMMITS_FAIL"):
     Storage.commit_user_transaction = failing(Storage.commit_user_transaction)
 sys.exit(cli.main())

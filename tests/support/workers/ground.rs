@@ -146,24 +146,16 @@ pub(crate) struct Ground {
     pub(crate) server: Option<&'static str>,
     /// What the clocks of its workers do.
     pub(crate) clocks: Clocks,
-    /// Whether its server takes tens of milliseconds for what others do in one: it is given more time, and less to do.
-    slow: bool,
     fresh: fn() -> Result<Fresh, String>,
 }
 
 /// All kinds, one line each.
 pub(crate) const GROUNDS: &[Ground] = &[
-    Ground { name: "sqlite", server: None, clocks: Clocks::Right, slow: false, fresh: in_a_file },
-    Ground {
-        name: "postgres",
-        server: Some("postgres"),
-        clocks: Clocks::Right,
-        slow: false,
-        fresh: a_schema,
-    },
-    Ground { name: "redis", server: Some("redis"), clocks: Clocks::Right, slow: false, fresh: a_namespace },
+    Ground { name: "sqlite", server: None, clocks: Clocks::Right, fresh: in_a_file },
+    Ground { name: "postgres", server: Some("postgres"), clocks: Clocks::Right, fresh: a_schema },
+    Ground { name: "redis", server: Some("redis"), clocks: Clocks::Right, fresh: a_namespace },
     #[cfg(feature = "mongodb")]
-    Ground { name: "mongodb", server: Some("mongodb"), clocks: Clocks::Right, slow: true, fresh: a_database },
+    Ground { name: "mongodb", server: Some("mongodb"), clocks: Clocks::Right, fresh: a_database },
 ];
 
 impl Ground {
@@ -190,9 +182,15 @@ impl Ground {
         Some(Self { name, clocks: Clocks::Stepped, ..*self })
     }
 
-    /// How much there is of something, or how long it takes: as usual, or on a slow server.
-    pub(crate) fn pace<T>(&self, usual: T, slow: T) -> T {
-        if self.slow { slow } else { usual }
+    /// How long something takes, or in how many pieces: as usual, or where a call is a transaction of ten commands.
+    pub(crate) fn pace<T>(&self, usual: T, long: T) -> T {
+        if self.server == Some("mongodb") { long } else { usual }
+    }
+
+    /// How much there is of something: as usual, or on a server that takes tens of milliseconds for what others do in
+    /// one.
+    pub(crate) fn amount<T>(&self, usual: T, little: T) -> T {
+        if self.server == Some("mongodb") && servers::mongodb::is_slow() { little } else { usual }
     }
 
     /// What it needs, by the names that tests can be told to require.

@@ -14,6 +14,7 @@ list! {
     field_x3_a_run_is_not_granted_a_millisecond_early,
     field_g16_a_run_that_is_no_longer_due_when_the_clock_is_set_back_waits,
     claims_go_by_priority_then_due_time_then_the_order_of_queueing,
+    each_of_several_claims_takes_the_first_of_all_that_are_ready,
     claims_merge_the_agents_of_a_request,
     task_s12_11_only_runs_of_the_agents_that_are_named_are_granted,
     a_claim_takes_no_more_than_its_limit,
@@ -88,6 +89,24 @@ async fn claims_go_by_priority_then_due_time_then_the_order_of_queueing(f: Fixtu
     let order = ["high", "z-first", "a-second", "sooner", "later", "low"];
     assert_eq!(ids(&f.claim(A, 4).await), order[..4]);
     assert_eq!(ids(&f.claim(A, 4).await), order[4..]);
+}
+
+/// A store may look at no more of those who are ready than are wanted.
+async fn each_of_several_claims_takes_the_first_of_all_that_are_ready(f: Fixture) {
+    let parallel = |id: &str, priority: i32| json!({ "task_id": id, "priority": priority, "overlap_policy": "allow_parallel" });
+    let (low, usual, high) = (
+        f.task(parallel("low", 0)).await,
+        f.task(parallel("usual", 1)).await,
+        f.task(parallel("high", 2)).await,
+    );
+    f.queue(&low, "low").await;
+    f.queue_later(&usual, "later", Duration::from_secs(2)).await;
+    f.queue_later(&usual, "sooner", Duration::from_secs(1)).await;
+    f.queue(&high, "high").await;
+    f.later(Duration::from_secs(2));
+    for first in ["high", "sooner", "later", "low"] {
+        assert_eq!(ids(&f.claim(A, 1).await), [first]);
+    }
 }
 
 async fn claims_merge_the_agents_of_a_request(f: Fixture) {

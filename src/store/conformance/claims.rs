@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::support::{A, B, agent, claim_request, done, failed, ids, run_id, text};
+use super::support::{A, B, agent, claim_request, done, draw, failed, ids, run_id, text};
 use super::{Fixture, list};
-use crate::model::{CancelMode, Place, Run, RunStatus};
-use crate::rules::Outcome;
+use crate::model::{CancelMode, Place, Run, RunStatus, Task};
+use crate::rules::{self, Moment, Outcome, Wanted};
 use crate::store::ClaimRequest;
 use serde_json::json;
 
@@ -14,12 +14,14 @@ list! {
     field_x3_a_run_is_not_granted_a_millisecond_early,
     field_g16_a_run_that_is_no_longer_due_when_the_clock_is_set_back_waits,
     claims_go_by_priority_then_due_time_then_the_order_of_queueing,
+    each_of_several_claims_takes_the_first_of_all_that_are_ready,
     claims_merge_the_agents_of_a_request,
     task_s12_11_only_runs_of_the_agents_that_are_named_are_granted,
     a_claim_takes_no_more_than_its_limit,
     a_claim_of_no_agents_or_nothing_is_granted_nothing,
     an_agent_that_is_named_twice_is_granted_each_run_once,
     a_paused_task_is_not_claimed_until_it_goes_on,
+    a_run_of_a_paused_task_that_is_queued_beside_a_claim_is_not_granted,
     a_task_that_goes_on_lets_go_of_its_own_runs_alone,
     a_run_that_overrides_the_pause_is_claimed,
     a_paused_retry_waits_too,
@@ -89,6 +91,24 @@ async fn claims_go_by_priority_then_due_time_then_the_order_of_queueing(f: Fixtu
     assert_eq!(ids(&f.claim(A, 4).await), order[4..]);
 }
 
+/// A store may look at no more of those who are ready than are wanted.
+async fn each_of_several_claims_takes_the_first_of_all_that_are_ready(f: Fixture) {
+    let parallel = |id: &str, priority: i32| json!({ "task_id": id, "priority": priority, "overlap_policy": "allow_parallel" });
+    let (low, usual, high) = (
+        f.task(parallel("low", 0)).await,
+        f.task(parallel("usual", 1)).await,
+        f.task(parallel("high", 2)).await,
+    );
+    f.queue(&low, "low").await;
+    f.queue_later(&usual, "later", Duration::from_secs(2)).await;
+    f.queue_later(&usual, "sooner", Duration::from_secs(1)).await;
+    f.queue(&high, "high").await;
+    f.later(Duration::from_secs(2));
+    for first in ["high", "sooner", "later", "low"] {
+        assert_eq!(ids(&f.claim(A, 1).await), [first]);
+    }
+}
+
 async fn claims_merge_the_agents_of_a_request(f: Fixture) {
     for (name, priority) in [("one", 1), ("three", 3), ("two", 2), ("four", 4)] {
         let agent = if priority % 2 == 0 { "even" } else { "odd" };
@@ -155,6 +175,27 @@ async fn a_paused_task_is_not_claimed_until_it_goes_on(f: Fixture) {
     f.sound().await;
     f.change(&paused, |spec| spec.enabled = true).await;
     assert_eq!(ids(&f.claim(A, 10).await), ["before", "meanwhile", "later"]);
+    f.sound().await;
+}
+
+/// A claim may share a transaction with the decision that makes the run, and is then decided on what that left.
+async fn a_run_of_a_paused_task_that_is_queued_beside_a_claim_is_not_granted(f: Fixture) {
+    let busy = f.task(json!({ "task_id": "busy", "overlap_policy": "allow_parallel" })).await;
+    let first = json!({ "task_id": "paused", "overlap_policy": "allow_parallel", "priority": 9 });
+    let paused = f.task(first).await;
+    let paused = f.change(&paused, |spec| spec.enabled = false).await;
+    let now = f.now().await;
+    let queued = |task: &Task, name: String| {
+        rules::enqueue(task, Wanted::now(run_id(&name), now), Moment { now, stamp: draw() }).into()
+    };
+    // What comes next waits beside these.
+    let many = (0..200).map(|n| queued(&busy, format!("busy{n}"))).collect();
+    let one = vec![queued(&paused, "paused".to_owned())];
+    let (many, one, claimed) =
+        tokio::join!(f.store.commit(many), f.store.commit(one), f.store.claim(claim_request(A, 3)));
+    assert!(many.unwrap().into_iter().chain(one.unwrap()).all(|made| made.is_ok()));
+    assert!(!ids(&claimed.unwrap()).contains(&"paused"));
+    assert_eq!(f.read(&run_id("paused")).await.status, RunStatus::Queued);
     f.sound().await;
 }
 

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::support::{A, agent, claim_request, done, ids};
+use super::support::{A, agent, claim_request, done, ids, run_id};
 use super::{Fixture, list};
 use crate::model::{CancelMode, Run};
-use crate::store::ClaimRequest;
+use crate::store::{ClaimRequest, Decision};
 
 list! {
     who_gets_room_while_others_are_claimed_goes_in_its_turn,
     who_gets_room_as_another_steps_aside_goes_in_its_turn,
     field_g03_blocked_runs_of_other_lanes_do_not_hide_a_ready_one,
     a_cancelled_waiting_run_wakes_the_next,
+    who_waits_behind_many_that_go_at_once_comes_next,
     a_paused_run_wakes_the_next,
 }
 
@@ -83,6 +84,23 @@ async fn a_cancelled_waiting_run_wakes_the_next(f: Fixture) {
     // The second has been made ready, and goes before anybody looks.
     f.cancel(&second, CancelMode::Cooperative).await;
     assert_eq!(ids(&f.claim(A, 10).await), ["third"]);
+    f.sound().await;
+}
+
+/// A store may read only the first of those who wait, and has to know that others are behind them.
+async fn who_waits_behind_many_that_go_at_once_comes_next(f: Fixture) {
+    let task = f.task(json!({ "overlap_policy": "queue_next" })).await;
+    f.queue(&task, "holder").await;
+    let holder = f.begin(A).await;
+    f.queue_many(&task, "r", 40).await;
+    let mut decisions: Vec<Decision> = Vec::new();
+    for n in 0..30 {
+        let waits = f.read(&run_id(&format!("r{n}"))).await;
+        decisions.push(f.cancel_write(&waits, CancelMode::Cooperative).await.into());
+    }
+    decisions.push(f.end_of(&holder, done("x")).await.into());
+    assert!(f.store.commit(decisions).await.unwrap().iter().all(Result::is_ok));
+    assert_eq!(ids(&f.claim(A, 10).await), ["r30"]);
     f.sound().await;
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tenure_actors::{
     Generation, OperationLease, OperationRequest, ProcessContext, ProcessResult, ReserveError,
 };
@@ -87,24 +86,26 @@ impl Claimer {
 
     /// Claims until nothing is ready, or there is no room. Answers how long nothing becomes due.
     ///
-    /// While what one claim granted begins the store works on the next one.
+    /// While the processes of one claim are started the store works on the next one.
     async fn claim_all(&mut self, context: &ProcessContext) -> Result<Duration, StoreError> {
         // From before the look at the store: what changes after it makes a hint.
         self.hints.get_or_insert_with(|| self.instance.store.watch());
-        let mut held = Vec::new();
+        let mut begun = Vec::new();
         while let Some((request, asked)) = self.next_request(context) {
             let limit = request.limit;
-            let claim = async { Ok(self.hold(self.instance.grant(request).await?, asked)) };
-            let (granted, ()) = tokio::join!(claim, self.begin(std::mem::take(&mut held)));
-            held = granted?;
-            figures::claimed(held.len());
+            let claim = self.instance.grant(request);
+            let (granted, ()) = tokio::join!(claim, self.start_all(std::mem::take(&mut begun)));
+            let granted = granted?;
+            figures::claimed(granted.len());
             self.again = None;
-            if held.len() < limit {
-                self.begin(held).await;
+            let all = granted.len() < limit;
+            begun = self.begin(granted, asked).await;
+            if all {
+                self.start_all(begun).await;
                 return self.until_due().await;
             }
         }
-        self.begin(held).await;
+        self.start_all(begun).await;
         Ok(self.instance.settings().poll)
     }
 
@@ -168,33 +169,28 @@ impl Claimer {
 
     // --- beginning --------------------------------------------------------------------------------------
 
-    /// Takes room for runs that were granted, at `asked` at the earliest.
-    fn hold(&self, granted: Vec<Run>, asked: Instant) -> Vec<Job> {
+    /// Reserves the operations of runs that were granted, at `asked` at the earliest, and stores that their attempts
+    /// begin.
+    async fn begin(&self, granted: Vec<Run>, asked: Instant) -> Vec<Begun> {
         let reliance = self.instance.reliance();
-        let held = granted.into_iter().filter_map(|run| {
-            let token = run.token()?;
-            Some(Job::new(&self.instance, LiveRun::new(run, token, asked, reliance)))
-        });
-        held.collect()
-    }
-
-    /// Reserves the operations of runs that are held, stores that their attempts begin, and starts these.
-    async fn begin(&self, held: Vec<Job>) {
-        if held.is_empty() {
-            return;
+        let mut ready = Vec::with_capacity(granted.len());
+        for run in granted {
+            let Some(token) = run.token() else { continue };
+            let reserved = self.reserve(&run).await;
+            let job = Job::new(&self.instance, LiveRun::new(run, token, asked, reliance));
+            ready.push(Granted { job, reserved });
         }
-        let reserved = join_all(held.iter().map(|job| self.reserve(&job.live))).await;
-        let granted: Vec<Granted> =
-            held.into_iter().zip(reserved).map(|(job, reserved)| Granted { job, reserved }).collect();
+        if ready.is_empty() {
+            return Vec::new();
+        }
         let deadline = Instant::now() + self.instance.settings().lease;
         // If the store does not answer for as long as the leases last, others take over (L19).
-        let stored = self.store_starts(&granted, deadline).await.unwrap_or_default();
-        let begun = granted.into_iter().zip(stored).filter_map(|(granted, run)| granted.begun(run?));
-        join_all(begun.map(|begun| self.start(begun))).await;
+        let stored = self.store_starts(&ready, deadline).await.unwrap_or_default();
+        ready.into_iter().zip(stored).filter_map(|(granted, run)| granted.begun(run?)).collect()
     }
 
-    async fn reserve(&self, live: &LiveRun) -> Result<OperationLease, ReserveError> {
-        self.generation.operations().reserve(request(&live.run())?).await
+    async fn reserve(&self, run: &Run) -> Result<OperationLease, ReserveError> {
+        self.generation.operations().reserve(request(run)?).await
     }
 
     /// Stores that attempts begin, or that runs are given back whose operation is not to be had. Answers the
@@ -285,13 +281,15 @@ impl Claimer {
         granted.iter().filter_map(|granted| write(granted).ok()).collect()
     }
 
-    async fn start(&self, Begun { job, lease }: Begun) {
-        let live = Arc::clone(&job.live);
-        let id = format!("run:{}:{}", live.run_id, live.run().attempt);
-        match self.generation.registry().start(id, job.process(Some(lease))).await {
-            Ok(process) => live.executes_in(process),
-            // Its job was dropped on the way, and has handed on that it was interrupted.
-            Err(error) => tracing::debug!(run = %live.run_id, %error, "an attempt was not started"),
+    async fn start_all(&self, begun: Vec<Begun>) {
+        for Begun { job, lease } in begun {
+            let live = Arc::clone(&job.live);
+            let id = format!("run:{}:{}", live.run_id, live.run().attempt);
+            match self.generation.registry().start(id, job.process(Some(lease))).await {
+                Ok(process) => live.executes_in(process),
+                // Its job was dropped on the way, and has handed on that it was interrupted.
+                Err(error) => tracing::debug!(run = %live.run_id, %error, "an attempt was not started"),
+            }
         }
     }
 }

@@ -93,7 +93,8 @@ async fn claims_go_by_priority_then_due_time_then_the_order_of_queueing(f: Fixtu
 
 /// A store may look at no more of those who are ready than are wanted.
 async fn each_of_several_claims_takes_the_first_of_all_that_are_ready(f: Fixture) {
-    let parallel = |id: &str, priority: i32| json!({ "task_id": id, "priority": priority, "overlap_policy": "allow_parallel" });
+    let policy = "allow_parallel";
+    let parallel = |id: &str, n: i32| json!({ "task_id": id, "priority": n, "overlap_policy": policy });
     let (low, usual, high) = (
         f.task(parallel("low", 0)).await,
         f.task(parallel("usual", 1)).await,
